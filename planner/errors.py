@@ -68,6 +68,12 @@ class InputError(PlannerError):
         super().__init__("\n".join(told_together(self.problems)))
 
 
+class ExcessiveAnswerError(PlannerError):
+    """A figure of the answer is greater than any answer states: numbers of the question are beyond every fleet's."""
+
+    exit_code = InputError.exit_code
+
+
 class LostClusterError(PlannerError):
     """The machines that were to do the work went away."""
 

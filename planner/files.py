@@ -1,5 +1,8 @@
 """Files of the user: written whole or not at all, and as what they are.
 
+Results (reports, figures, tables, records, pages, exports) replace what an earlier call left. A scenario or a profile,
+which people go on to edit, replaces nothing unless that is asked for: see `check_new`.
+
 A regular file is written aside and moved into place, so that no reader ever sees half of it; it keeps its mode and, as
 far as the system lets us, its owner. A link is followed: what it leads to is replaced, and the link stays. Into what is
 no regular file - a device, a pipe - the text is written through, and it stays what it is.
@@ -8,11 +11,10 @@ no regular file - a device, a pipe - the text is written through, and it stays w
 import os
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES, EISDIR, ENOENT, EXDEV
+from errno import EACCES, EISDIR, ENOENT, ENOTDIR, EXDEV
 from pathlib import Path
 from secrets import token_hex
 
@@ -20,6 +22,8 @@ from planner.errors import InputError, Problem
 
 ASIDE = ".planner-"
 """What names of files begin with that are not yet in their place."""
+OWN_OUTPUTS = [1, 2]
+"""Descriptors of our standard output, which the command line moves elsewhere, and of our standard error."""
 STDOUT_NAMES = {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 """Names that systems have for the standard output of whoever opens them."""
 NEW_MODE = 0o666
@@ -105,6 +109,35 @@ def check_writable(path: Path) -> None:
             raise _refusal(EACCES)
 
 
+def check_new(path: Path, force: bool) -> None:
+    """Say before any work that a file which people edit is there already, or cannot be written.
+
+    Args:
+        path: the file: a scenario or a profile.
+        force: whether it may replace another.
+
+    Raises:
+        InputError: it is there and may not be replaced; or as `check_writable` does.
+    """
+    if os.path.lexists(path) and not force:
+        raise InputError(Problem(str(path), "", "exists already", "a new name, or --force to write over it"))
+    check_writable(path)
+
+
+def check_writable_folder(path: Path) -> None:
+    """Say before any work that a folder, which is made where it is not there, cannot be written.
+
+    Raises:
+        InputError: it, or the nearest folder above it that is there, is none or takes no files.
+    """
+    with _said(path):
+        place = next(folder for folder in (path, *path.absolute().parents) if os.path.lexists(folder))
+        if not place.is_dir():
+            raise _refusal(ENOTDIR)
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise _refusal(EACCES)
+
+
 def scratch_prefix() -> str:
     """What names of this process's temporary folders begin with, so that they can be found however it ends."""
     return f"planner-{os.getpid()}-"
@@ -136,17 +169,9 @@ def _target(path: Path) -> Path:
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
-def own_outputs() -> tuple[int, int]:
-    """Descriptors of our standard output, wherever it has been moved to, and of our standard error."""
-    try:
-        return sys.stdout.fileno(), 2
-    except (AttributeError, OSError, ValueError):  # closed, or nothing that the system knows
-        return 1, 2
-
-
 def _status(path: Path) -> os.stat_result:
     """The status of what a path leads to; the names of our standard output mean the one that we were started with."""
-    return os.fstat(own_outputs()[0]) if str(path) in STDOUT_NAMES else path.stat()
+    return os.fstat(OWN_OUTPUTS[0]) if str(path) in STDOUT_NAMES else path.stat()
 
 
 def _is_written_through(path: Path) -> bool:
@@ -160,7 +185,7 @@ def _is_written_through(path: Path) -> bool:
 
 def _own_output(found: os.stat_result) -> int | None:
     """The descriptor of our standard output or error that a file is, such as /dev/stdout."""
-    for descriptor in own_outputs():
+    for descriptor in OWN_OUTPUTS:
         with suppress(OSError):
             if os.path.samestat(found, os.fstat(descriptor)):
                 return descriptor

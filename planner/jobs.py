@@ -1,5 +1,6 @@
 """Independent jobs on processes of this machine or on workers of a Dask cluster; the answers do not depend on it."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 from planner.errors import InputError, LostClusterError, Problem
 
 Answer = TypeVar("Answer")
+LOG = logging.getLogger("planner")
 CONNECT_S = 10.0
 """How long a scheduler may take to answer [s]."""
 REPEATS = 5
@@ -80,12 +82,19 @@ def _placed(function: Callable[..., Answer], place: int, job: tuple[Any, ...]) -
     return place, function(*job)
 
 
+def _placed_quietly(function: Callable[..., Answer], place: int, job: tuple[Any, ...]) -> tuple[int, Answer]:
+    """In a process that shares the work: what concerns all of them, the first has told."""
+    if not LOG.handlers:  # else Python itself shows warnings that nobody takes
+        LOG.addHandler(logging.NullHandler())
+    return _placed(function, place, job)
+
+
 def _of_processes(
     function: Callable[..., Answer], jobs: Sequence[tuple[Any, ...]], n_processes: int
 ) -> Iterator[tuple[int, Answer]]:
     from joblib import Parallel, delayed
 
-    calls = (delayed(_placed)(function, place, job) for place, job in enumerate(jobs))
+    calls = (delayed(_placed_quietly)(function, place, job) for place, job in enumerate(jobs))
     yield from Parallel(n_jobs=n_processes, return_as="generator_unordered")(calls)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from planner.errors import InputError, Problem, did_you_mean, shown
+from planner.errors import ExcessiveAnswerError, InputError, Problem, did_you_mean, shown
 from planner.reading import TOML_BYTES, ExcessError, is_file, json_value, read_text, toml_value
 from planner.toml_lines import KeyPath, key_lines
 from planner.units import plain, unit_of
@@ -54,6 +54,23 @@ class StrictModel(BaseModel):
 FAULT = "planner_fault"
 OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 """Pydantic's errors of a number that is none of those allowed."""
+TOO_GREAT = {"less_than_equal": "le", "less_than": "lt"}
+"""Those of a number above its greatest, with what they call that."""
+
+
+def excessive_answer(error: ValidationError) -> ExcessiveAnswerError | None:
+    """The message for an answer of which nothing is wrong but that a figure is greater than its field states.
+
+    The question is to blame then; None for every other fault, which is one of the program.
+    """
+    found = error.errors(include_url=False)
+    if any(fault["type"] not in TOO_GREAT for fault in found):
+        return None
+    first, bound = found[0], next(fault["ctx"][TOO_GREAT[fault["type"]]] for fault in found)
+    return ExcessiveAnswerError(
+        f"{dotted(first['loc'])} of the answer is {first['input']:.3g}, and no answer states more than {bound:.3g} "
+        "(numbers of the scenario that are nearer to those of a fleet)"
+    )
 
 
 class Fault(NamedTuple):
@@ -268,8 +285,13 @@ def _holds(content: Any, part: str | int) -> bool:
 
 def _range(model: type[BaseModel], content: Any, key: KeyPath) -> str:
     """Which numbers are allowed at a key, with their unit; empty where the schema does not say."""
-    nodes = [node for node in _nodes(model, content, key) if node.get("type") in ("integer", "number")]
+    nodes = number_schemas(model, content, key)
     return " or ".join(dict.fromkeys(filter(None, (numbers_allowed(node, key) for node in nodes))))
+
+
+def number_schemas(model: type[BaseModel], content: Any, key: KeyPath) -> list[dict[str, Any]]:
+    """JSON schemas of the numbers that may stand at a key of some content; none where no number may."""
+    return [node for node in _nodes(model, content, key) if node.get("type") in ("integer", "number")]
 
 
 def numbers_allowed(node: Mapping[str, Any], key: KeyPath) -> str:

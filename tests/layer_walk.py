@@ -70,9 +70,11 @@ class Walk:
     def width(self, part: str) -> float:
         """Bytes of one weight of a part."""
         checkpoint = self.model.checkpoint
-        if checkpoint is None or part in checkpoint.unquantized:
+        if checkpoint is None:
             return 2.0
-        return checkpoint.bytes_per_weight or VALUE_BYTES[self.model.precision]
+        widths = VALUE_BYTES | dict(checkpoint.bytes_per_weight)
+        shares = checkpoint.formats.get(part, {self.model.precision: 1.0})
+        return sum(share * widths[name] for name, share in shares.items())
 
     def run(self) -> Tally:
         """Embedding, layers in order, final norm, output head for the last token of each sequence."""
@@ -169,7 +171,7 @@ class Walk:
             self.tally.multiply(self.rows, latent + rope, self.hidden, width)
         if group.output_gate:
             self.tally.multiply(self.rows, n * value, self.hidden, width)
-        if group.indexer:
+        if group.indexer and not group.indexer.borrowed:
             index = group.indexer
             self.tally.multiply(self.rows, index.n_heads * index.head_dim, group.q_lora_rank, width)
             self.tally.multiply(self.rows, index.head_dim + index.n_heads, self.hidden, width)
@@ -195,14 +197,14 @@ class Walk:
             n_read += n_keys
             per_key = 2 * (latent + rope) + 2 * latent if absorbed else 2 * (nope + rope) + 2 * value
             self.tally.flop += n * n_keys * per_key
-            if index:
+            if index and not index.borrowed:
                 self.tally.flop += index.n_heads * (position + 1) * (2 * index.head_dim + 2)
         if absorbed:
             self.tally.activation_bytes += 2 * n * (latent + rope + latent) * sequence.new
         # Expanded, only the cached latents are read; absorbed, every latent that some query attends to.
         read = min(n_read, total) if absorbed else sequence.cached
         self.tally.kv_bytes += (read + sequence.new) * (latent + rope) * self.kv_width
-        if index:
+        if index and not index.borrowed:
             self.tally.activation_bytes += 2 * index.n_heads * index.head_dim * sequence.new
             self.tally.kv_bytes += (total + sequence.new) * (index.head_dim + 4 * index.head_dim / 128)
 

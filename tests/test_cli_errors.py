@@ -125,7 +125,7 @@ FAILURES: dict[str, tuple[list[str], int, str]] = {
     "comparison that cannot be": (["scenario", "check", "bad-comparison.toml"], 3, "comparisons.other.set"),
     "profile unknown": (["profiles", "show", "h200-smx"], 3, "did you mean 'h200-sxm'?"),
     "report of an unknown figure": (["report", "bad-claim.toml", "--out", "out"], 3, "'plan.nothing': no 'nothing'"),
-    "report into a file": (["report", "tiny.toml", "--out", "tiny.toml"], 3, "the report cannot be written"),
+    "report into a file": (["report", "tiny.toml", "--out", "tiny.toml"], 3, "tiny.toml: cannot be written"),
     "budget too small": (["optimize", "tiny.toml", "--set", "budget_usd_per_hour=5"], 4, "budget_usd_per_hour"),
     "no instances": (["optimize", "tiny.toml", "--set", "pools.decode.n_instances=0"], 4, "pools.decode.n_instances"),
     "report that is not there": (["report", "tiny.toml", "--out", "stale", "--check"], 6, "report.md: is missing"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.cli.progress import LONGEST_PAUSE_S, PATIENCE_S, progress, progress_bar
-from planner.executor.code_cache import OVER
+from planner.executor.compilation import OVER
 from tests.talk import without_progress
 
 

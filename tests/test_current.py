@@ -18,7 +18,7 @@ from planner.report.current_text import hours_table
 from planner.results import Current, Order, Plan, WayOn, plan_from
 from planner.scenario import Scenario
 from planner.studies.current import Asked, current_fleet
-from planner.studies.current.fleet_file import standing_fleet
+from planner.studies.current.fleet_file import StatedFleet, standing_fleet, stated_fleet
 from tests.builders import FAST, HOME, SMALL, small_with
 
 DEMAND = 2.0
@@ -49,9 +49,14 @@ def stated(folder: Path, *sizes: int, **more: Any) -> Path:
     return path
 
 
+def fleet(folder: Path, *sizes: int, **more: Any) -> StatedFleet:
+    """The same, read."""
+    return stated_fleet(stated(folder, *sizes, **more))
+
+
 def current_of(folder: Path, sizes: tuple[int, ...], *changes: tuple[str, Any], **more: Any) -> Current:
     scenario, plan = planned(*changes)
-    return current_fleet(scenario, plan, Asked(stated(folder, *sizes), **more))
+    return current_fleet(scenario, plan, Asked(fleet(folder, *sizes), **more))
 
 
 def sizes_of(plan: Plan) -> tuple[int, ...]:
@@ -174,8 +179,8 @@ def test_growth_breaks_every_fleet_when_its_own_room_is_used_up(tmp_path: Path) 
 def test_a_threshold_that_does_not_do_is_told_apart_from_a_fleet_that_does_not(tmp_path: Path) -> None:
     scenario, plan = planned(("pools.near.min_instances", 1))
     sizes = sizes_of(plan)
-    own = current_fleet(scenario, plan, Asked(stated(tmp_path, *sizes, threshold_tokens=plan.threshold_tokens)))
-    wrong = current_fleet(scenario, plan, Asked(stated(tmp_path, *sizes, threshold_tokens=100_000)))
+    own = current_fleet(scenario, plan, Asked(fleet(tmp_path, *sizes, threshold_tokens=plan.threshold_tokens)))
+    wrong = current_fleet(scenario, plan, Asked(fleet(tmp_path, *sizes, threshold_tokens=100_000)))
     assert (own.stays_at_threshold, own.stay.holds) == (True, True)
     assert (wrong.stays_at_threshold, wrong.stay.holds) == (False, True)
     assert wrong.stay.threshold_tokens != 100_000
@@ -185,7 +190,7 @@ def test_ports_that_stand_are_paid_for_and_changed_in_steps_of_their_own(tmp_pat
     tiers = [{"capacity_gbps": g, "usd_per_hour": g / 5, "max_ports": 2} for g in (10, 100)]
     scenario = small_with({**CHEAPEST, "links.wan.capacity_gbps": "free", "links.wan.tiers": tiers})
     plan = optimize(scenario)
-    asked = Asked(stated(tmp_path, *sizes_of(plan), links={"wan": 210.0}))
+    asked = Asked(fleet(tmp_path, *sizes_of(plan), links={"wan": 210.0}))
     found = current_fleet(scenario, plan, asked)
     (link,) = plan.links
     assert found.stay.links_gbps == {"wan": 210.0}
@@ -199,7 +204,7 @@ def test_a_plan_as_it_was_printed_states_the_fleet_that_stands(tmp_path: Path) -
     scenario, plan = planned()
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan.answer()))
-    found = current_fleet(scenario, plan, Asked(path))
+    found = current_fleet(scenario, plan, Asked(stated_fleet(path)))
     assert found.optimum.order is None
     assert found.stays_at_threshold
     beside = plan.model_copy(update={"current": found})
@@ -243,7 +248,7 @@ def test_a_file_that_states_no_fleet_is_refused_in_one_message(
     if text is not None:
         path.write_text(text)
     with pytest.raises(InputError) as caught:
-        standing_fleet(path, planning_problem(planned()[0]))
+        standing_fleet(stated_fleet(path), planning_problem(planned()[0]))
     assert said in str(caught.value)
     assert "Traceback" not in str(caught.value)
 
@@ -252,7 +257,7 @@ def test_a_file_that_states_no_fleet_is_refused_in_one_message(
 def test_instances_are_read_from_every_form_of_a_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / ("fleet.json" if text.startswith("{") else "fleet.toml")
     path.write_text(text)
-    assert standing_fleet(path, planning_problem(planned()[0])).n_instances == (1, 2, 1)
+    assert standing_fleet(stated_fleet(path), planning_problem(planned()[0])).n_instances == (1, 2, 1)
 
 
 PERIODS: dict[str, Any] = {"periods": {"day": {"hours": 12.0}, "night": {"hours": 12.0, "demand": 0.5}}}
@@ -262,7 +267,7 @@ BY_PERIOD: dict[str, Any] = {**PERIODS, "pools.near.rent": "by-period", "pools.d
 def test_roles_that_change_by_the_hour_are_refused(tmp_path: Path) -> None:
     scenario = small_with({**CHEAPEST, **PERIODS, "routing.role_conversion": True})
     with pytest.raises(InputError, match="role_conversion"):
-        current_fleet(scenario, planned()[1], Asked(stated(tmp_path, 1, 1, 1)))
+        current_fleet(scenario, planned()[1], Asked(fleet(tmp_path, 1, 1, 1)))
 
 
 @cache
@@ -275,7 +280,7 @@ def test_the_plan_of_pools_that_follow_the_periods_stands_as_it_is(tmp_path: Pat
     scenario, plan = followed()
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan.answer()), encoding="utf-8")
-    found = current_fleet(scenario, plan, Asked(path))
+    found = current_fleet(scenario, plan, Asked(stated_fleet(path)))
     assert found.stay.holds
     assert found.stay.usd_per_hour == pytest.approx(plan.cost.usd_per_hour, rel=2 * GAP)
     assert found.optimum.order is None
@@ -287,7 +292,7 @@ def test_the_plan_of_pools_that_follow_the_periods_stands_as_it_is(tmp_path: Pat
 def test_staying_costs_the_schedule_and_not_the_fleet_of_the_busiest_period(tmp_path: Path) -> None:
     scenario, plan = followed()
     sizes = tuple(n + 1 for n in sizes_of(plan))
-    found = current_fleet(scenario, plan, Asked(stated(tmp_path, *sizes)))
+    found = current_fleet(scenario, plan, Asked(fleet(tmp_path, *sizes)))
     always = {f"pools.{name}.n_instances": n for name, n in zip(POOLS, sizes, strict=True)}
     stock = {f"sites.local.accelerators.{HOME}": 64}
     peak = optimize(small_with({**CHEAPEST, **PERIODS, **always, **stock})).cost.usd_per_hour
@@ -308,7 +313,7 @@ def test_staying_costs_the_schedule_and_not_the_fleet_of_the_busiest_period(tmp_
 @pytest.mark.slow
 def test_a_fleet_that_is_too_small_for_the_day_grows_to_one_that_follows_it(tmp_path: Path) -> None:
     scenario, plan = followed()
-    found = current_fleet(scenario, plan, Asked(stated(tmp_path, 0, 1, 1)))
+    found = current_fleet(scenario, plan, Asked(fleet(tmp_path, 0, 1, 1)))
     assert not found.stay.holds
     assert found.change is not None
     for way in (found.change, found.optimum):

@@ -161,6 +161,20 @@ def test_a_report_says_where_a_run_is_too_short_to_judge() -> None:
     assert "1 is undecided, as only a part of the interval is within what is allowed: about" in text
 
 
+def test_a_figure_without_an_interval_shows_none_and_is_judged_by_itself() -> None:
+    alike = {"ci_low": None, "ci_high": None}
+    near, far = (make_figure(2.0, predicted=value).model_copy(update=alike) for value in (2.05, 2.5))
+    assert (near.holds, far.holds) == (True, False)
+    found = make_executed()
+    at, *others = found.loads
+    loads = (at.model_copy(update={"ttft_mean_s": near}), *others)
+    case = make_case().model_copy(update={"executed": found.model_copy(update={"loads": loads})})
+    (row,) = (line for line in report_markdown(case).splitlines() if "| 2.05 s |" in line)
+    assert "| – |" in row
+    assert " to " not in row
+    assert charts(case)
+
+
 def test_a_report_without_runs_or_without_scheduling_says_nothing_of_them() -> None:
     assert "request by request" not in report_markdown(make_case(executed=None))
     text = report_markdown(make_case(executed=make_executed(schedulers=None, scheduler_series=())))

@@ -17,6 +17,7 @@ from planner.executor.draws import Draws, drawn_requests
 from planner.executor.kernel import World
 from planner.executor.prompt_blocks import trace_blocks
 from planner.workload.traces import BLOCK_TOKENS
+from tests.builders import in_classes
 from tests.executor_cases import TOKEN_BYTES, asked, chains, fleet, run, scenario
 
 ATTENTION, HYBRID = {"model.profile": "qwen3-235b"}, {"model.profile": "kimi-linear-48b"}
@@ -192,13 +193,59 @@ def test_less_room_never_finds_much_more(data_file: Callable[[str], Path]) -> No
 def test_what_blocks_of_a_trace_take_does_not_grow_with_its_rounds(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     line = {"timestamp": 0, "input_length": 50 * BLOCK_TOKENS, "output_length": 5, "hash_ids": list(range(50))}
-    path.write_text("\n".join(json.dumps(line | {"timestamp": i}) for i in range(10)))
+    path.write_text("\n".join(json.dumps(line | {"timestamp": 1000 * i}) for i in range(10)))
     asked_scenario = scenario({"workload": {"trace": {"path": str(path)}}, **ATTENTION, **cache()})
     once, often = (trace_blocks(asked_scenario, drawn_requests(asked_scenario, n, 1.0, Draws(0))) for n in (10, 10_000))
     assert once.values.tobytes() == often.values.tobytes()
     assert once.offsets.tobytes() == often.offsets.tobytes()
     assert often.prompts.nbytes <= 8 * 10_000
     assert often.n_numbers == 1000 * once.n_numbers
+
+
+def conversations(path: Path, block_tokens: int) -> dict[str, Any]:
+    """Twelve prompts of four conversations that begin alike, in blocks of a size."""
+    lines = []
+    for i in range(12):
+        n = 2 + 2 * (i // 4) + i % 4
+        ids = [0, *(100 * (1 + i % 4) + k for k in range(n - 1))]
+        asked = {"timestamp": 1000 * i, "input_length": n * block_tokens - 3, "output_length": 5, "hash_ids": ids}
+        lines.append(json.dumps(asked))
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return {"workload": {"trace": {"path": str(path)}}, **ATTENTION, **cache()}
+
+
+def hits_alone(changes: dict[str, Any], n: int, replication: int) -> list[int]:
+    """Cached tokens of requests of which each is alone."""
+    asked = scenario(changes)
+    requests = drawn_requests(asked, n, 0.001, Draws(5, replication))
+    w = run(requests, changes, blocks=trace_blocks(asked, requests))
+    return list(w.requests["cached_tokens"].tolist())
+
+
+@pytest.mark.parametrize("block_tokens", [16, 64, 512, 1024])
+def test_hits_of_a_whole_trace_are_counted_in_its_own_blocks_and_the_same_from_whichever_row_it_begins(
+    block_tokens: int, tmp_path: Path
+) -> None:
+    changes = conversations(tmp_path / "t.jsonl", block_tokens)
+    asked = scenario(changes)
+    rows = [tuple(drawn_requests(asked, 12, 1.0, Draws(5, r))["trace_row"]) for r in range(4)]
+    assert len(set(rows)) == 4
+    lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()]
+    full = [tuple(line["hash_ids"][:-1]) for line in lines]  # the last block of each is not full
+    expected = (sum(map(len, full)) - len({block for ids in full for block in ids})) * block_tokens
+    assert [sum(hits_alone(changes, 12, r)) for r in range(4)] == [expected] * 4
+    assert sum(hits_alone(changes, 24, 1)) == 2 * expected  # the second round is about others
+
+
+def test_one_cache_does_not_hold_blocks_of_two_sizes_nor_states_between_them(tmp_path: Path) -> None:
+    one, other = conversations(tmp_path / "a.jsonl", 16), conversations(tmp_path / "b.jsonl", 64)
+    asked = in_classes({"a": (0.5, one["workload"]), "b": (0.5, other["workload"])}, cache())
+    with pytest.raises(InputError, match="blocks of 16 and 64 tokens"):
+        trace_blocks(asked, drawn_requests(asked, 20, 1.0, Draws(0)))
+    long = conversations(tmp_path / "c.jsonl", 1024) | cache(state_interval_tokens=1536)
+    asked = scenario(long)
+    with pytest.raises(InputError, match=r"state_interval_tokens: is 1536.*a multiple of 1024"):
+        trace_blocks(asked, drawn_requests(asked, 20, 1.0, Draws(0)))
 
 
 def test_caches_need_prompts_whose_prefixes_are_known() -> None:

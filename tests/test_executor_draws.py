@@ -74,12 +74,41 @@ def test_classes_come_by_their_shares_with_their_own_lengths() -> None:
     assert set(found["total_tokens"][~is_chat]) == {9000}
 
 
-def test_a_trace_is_run_in_its_order_and_again_from_its_start(tmp_path: Path) -> None:
-    lines = [f'{{"timestamp": {1000 * i}, "input_length": {10 + i}, "output_length": 5}}' for i in range(7)]
-    (tmp_path / "t.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    changes = {"workload": {"trace": {"path": str(tmp_path / "t.jsonl")}}}
-    found = drawn(changes, n=10)
+def trace_of(path: Path, n: int, **arrivals: Any) -> dict[str, Any]:
+    """A workload whose prompts have 10, 11, 12, ... tokens."""
+    lines = [f'{{"timestamp": {1000 * i}, "input_length": {10 + i}, "output_length": 5}}' for i in range(n)]
+    (path / "t.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    stated = {"workload": {"trace": {"path": str(path / "t.jsonl")}}}
+    return stated | ({"execution.arrivals": arrivals} if arrivals else {})
+
+
+def test_a_trace_is_run_in_its_order_from_some_row_on_and_round(tmp_path: Path) -> None:
+    found = drawn(trace_of(tmp_path, 7), n=10)["total_tokens"]
+    assert set(found) == set(range(10, 17))
+    assert set(np.diff(found)) == {1, -6}
+    assert (np.diff(found) == -6).sum() in (1, 2)
+
+
+def test_the_only_replication_of_a_run_replays_a_trace_from_its_first_row(tmp_path: Path) -> None:
+    asked = small_with(trace_of(tmp_path, 7, kind="recorded"))
+    found = drawn_requests(asked, 10, 2.0, Draws(3, 0, is_only=True))
     assert found["total_tokens"].tolist() == [10, 11, 12, 13, 14, 15, 16, 10, 11, 12]
+
+
+@pytest.mark.parametrize("n", [20, 200, 1000])
+@pytest.mark.parametrize("seed", [0, 7])
+def test_replications_of_a_trace_begin_at_rows_that_are_spread_over_it(n: int, seed: int, tmp_path: Path) -> None:
+    """Shorter than the trace, as long as it and longer: the rows are the same."""
+    asked = small_with(trace_of(tmp_path, 200, kind="recorded"))
+    every = [drawn_requests(asked, n, 2.0, Draws(seed, r)) for r in range(8)]
+    starts = np.sort([int(one["total_tokens"][0]) for one in every])
+    assert (np.diff([*starts, starts[0] + 200]) >= 200 / 8 / 2.62).all()  # a golden rotation never leaves less
+    again = drawn_requests(asked, n, 2.0, Draws(seed, 3))
+    assert again.tobytes() == every[3].tobytes()
+    other = drawn_requests(asked, n, 2.0, Draws(seed + 1, 3))
+    assert other["total_tokens"][0] != every[3]["total_tokens"][0]
+    for one in every:
+        assert (one["total_tokens"] - 10).tolist() == one["trace_row"].tolist()
 
 
 @pytest.mark.parametrize("hits", ["none", "ideal"])
@@ -153,13 +182,15 @@ def test_recorded_arrivals_are_the_traces_stretched_to_the_rate_or_as_they_were(
     at_own_rate: bool, tmp_path: Path
 ) -> None:
     times = [0, 500, 700, 4000, 9000]
-    lines = [f'{{"timestamp": {t}, "input_length": 10, "output_length": 5}}' for t in times]
+    lines = [f'{{"timestamp": {t}, "input_length": {10 + i}, "output_length": 5}}' for i, t in enumerate(times)]
     (tmp_path / "t.jsonl").write_text("\n".join(lines), encoding="utf-8")
     trace = {"workload": {"trace": {"path": str(tmp_path / "t.jsonl")}}}
-    found = drawn(trace | {"execution.arrivals": {"kind": "recorded", "at_own_rate": at_own_rate}}, n=7)["arrival_s"]
+    found = drawn(trace | {"execution.arrivals": {"kind": "recorded", "at_own_rate": at_own_rate}}, n=7)
     span = 9.0 * 5 / 4
-    own = np.array([0, 0.5, 0.7, 4.0, 9.0, span, span + 0.5])
-    assert found == pytest.approx(own if at_own_rate else own * (5 / span) / 2.0)
+    round_ = np.array([0, 0.5, 0.7, 4.0, 9.0])
+    start = int(found["total_tokens"][0]) - 10
+    own = np.concatenate([round_, round_ + span, round_ + 2 * span])[start : start + 7] - round_[start]
+    assert found["arrival_s"] == pytest.approx(own if at_own_rate else own * (5 / span) / 2.0)
 
 
 def test_recorded_arrivals_need_a_trace() -> None:

@@ -295,7 +295,7 @@ def test_a_run_is_the_same_whether_blocks_are_stated_by_row_or_by_request(
         n, start = int(rng.integers(1, 30)), int(rng.integers(0, 25))
         ids = [1000 * start + k for k in range(n)]
         total = n * BLOCK_TOKENS - int(rng.integers(0, BLOCK_TOKENS))
-        lines.append({"timestamp": 7 * i, "input_length": total, "output_length": 5, "hash_ids": ids})
+        lines.append({"timestamp": 70 * i, "input_length": total, "output_length": 5, "hash_ids": ids})
     path.write_text("\n".join(map(json.dumps, lines)))
     short = {"lengths": {"kind": "constant", "tokens": 700}, "output_lengths": {"kind": "constant", "tokens": 3}}
     classes = {

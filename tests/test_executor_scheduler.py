@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.executor import system, world
+from planner.executor.compilation import load_or_compile
 from planner.executor.draws import Draws
 from planner.executor.kernel import World
 from planner.executor.kernel.loop import advance, start
@@ -105,6 +106,7 @@ def test_a_unit_that_drains_gets_nothing_new_and_warms_up_before_it_serves(dispa
     changes = EAGER | {"dispatch": dispatch, "prefill_batching": "chunked"}
     plan = system(scenario(changes, batch=4), fleet(n_near=3, n_decode=3, threshold_tokens=6e4))
     w = world(plan, requests)
+    load_or_compile({start: (w,), advance: (w, 0)})
     start(w)
     n_drained, warmed = 0, dict.fromkeys(range(len(w.units)), 0.0)
     held, states = [set() for _ in w.units], w.units["state"].copy()

@@ -241,6 +241,16 @@ def test_the_answer_states_every_period_with_thresholds_by_class_and_site() -> N
     assert {pool["name"] for pool in answer["periods"][0]["pools"]} == {pool["name"] for pool in answer["pools"]}
 
 
+def test_a_period_without_requests_has_pools_that_rest_and_no_shares() -> None:
+    periods = {"day": {"hours": 16.0}, "night": {"hours": 8.0, "demand": 0.0}}
+    plan = optimize(small_with({**DAY, "periods": periods}))
+    day, night = plan.periods
+    assert (night.demand_req_per_s, night.pool_shares, night.latency.ttft_mean_s) == (0.0, {}, None)
+    assert {pool.utilization for pool in night.pools} == {0.0}
+    assert set(day.pool_shares["all"]) == {"local"}
+    assert plan.throughput_req_per_s == pytest.approx(10 * 16 / 24)
+
+
 @pytest.mark.parametrize("rent", [3.0, 4.0])
 def test_the_verdict_alone_is_that_of_the_plan(rent: float) -> None:
     problem = problem_of({f"prices.{FAST}.usd_per_accelerator_hour": rent})

@@ -490,7 +490,27 @@ def guidellm_run() -> dict[str, Any]:
     return {"metadata": {"version": 2}, "benchmarks": [{"metrics": metrics}]}
 
 
+def aiperf_run(*, is_whole: bool) -> dict[str, Any]:
+    def figure(values: tuple[float, ...], unit: str) -> dict[str, Any]:
+        mean = {"unit": unit, "avg": float(np.mean(values))}
+        if not is_whole:
+            return mean
+        shares = {f"p{p}": float(np.percentile(values, p)) for p in (1, 5, 10, 25, 50, 75, 90, 95, 99)}
+        return mean | shares | {"min": float(min(values)), "max": float(max(values)), "std": 0.0}
+
+    return {
+        "request_throughput": {"unit": "requests/sec", "avg": 4.0},
+        "request_count": {"unit": "requests", "avg": float(len(PROMPTS))},
+        "time_to_first_token": figure(tuple(1e3 * s for s in FIRST_S), "ms") if is_whole else figure(FIRST_S, "sec"),
+        "inter_token_latency": figure((20.0, 22.0), "ms"),
+        "input_sequence_length": figure(PROMPTS, "tokens"),
+        "output_sequence_length": figure(OUTPUTS, "tokens"),
+    }
+
+
 BENCHES = {
+    "aiperf-means": (aiperf_run(is_whole=False), float(np.mean(FIRST_S))),
+    "aiperf": (aiperf_run(is_whole=True), float(np.mean(FIRST_S))),
     "means": (vllm_run(), 0.12),
     "each": (vllm_run(input_lens=list(PROMPTS), output_lens=list(OUTPUTS), request_rate=4.0), 0.12),
     "guidellm": (guidellm_run(), float(np.mean(FIRST_S))),
@@ -506,8 +526,27 @@ def test_a_benchmark_is_its_lengths_rate_and_latencies(kind: str, folder: Path) 
     assert found.outputs.recorded_mean == pytest.approx(np.mean(OUTPUTS))
     assert found.req_per_s == pytest.approx(4.0)
     assert dict(found.latency_s)["ttft_mean_s"] == pytest.approx(ttft_s)
-    assert any("tails are not seen" in note for note in found.notes) == (kind == "means")
+    assert any("tails are not seen" in note for note in found.notes) == kind.endswith("means")
     assert written("--from", "run.json").demand_req_per_s == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("figure", "unit"),
+    [
+        ("time_to_first_token", "minutes"),
+        ("inter_token_latency", None),
+        ("input_sequence_length", "words"),
+        ("request_throughput", "requests/min"),
+    ],
+)
+def test_a_figure_of_aiperf_in_a_unit_that_it_does_not_have_is_named(
+    figure: str, unit: str | None, folder: Path
+) -> None:
+    run = aiperf_run(is_whole=True)
+    run[figure]["unit"] = unit
+    (folder / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    with pytest.raises(InputError, match=f"{figure}.unit: is"):
+        observed(folder / "run.json")
 
 
 def test_of_several_runs_of_a_file_the_last_is_taken_and_said(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Scenarios with a colocated pool: limits, brute force over fleets and thresholds, promises, refusals, commands."""
 
 import json
+from dataclasses import replace
 from itertools import product
 from math import ceil, inf
 from pathlib import Path
@@ -25,7 +26,9 @@ from planner.queueing import (
     colocated_queue,
     decode_batch,
     joined_capacity_req_per_s,
+    joined_prompts,
     joined_queue,
+    kept_full,
 )
 from planner.roofline import MeanRequest, colocated_engine, mixed_passes
 from planner.scenario import Scenario, asked_instance, load_scenario
@@ -162,7 +165,10 @@ def test_both_ends_of_the_thresholds_are_a_colocated_and_a_decode_pool() -> None
     step_s = float(engine.served.decode_time(float(batch), context).total_s[0])
     decoding = pairing.batch(ALL_LONG)
     assert decoding.joining_fraction == 1.0
-    assert decoding.capacity_req_per_s == pytest.approx(batch / (199 * step_s), rel=1e-6)
+    loop, asked = decoding.load.loop, joined_prompts(decoding.load.prompts, 1.0)
+    never_full = colocated_capacity_req_per_s(replace(loop, preemption=None), asked)
+    assert never_full == pytest.approx(batch / (199 * step_s), rel=1e-6)
+    assert decoding.capacity_req_per_s == min(never_full, kept_full(loop, asked)[0])
     assert pairing.long_fraction(ALL_LONG) == 1.0
 
 

@@ -193,6 +193,22 @@ def test_the_sweep_peaks_at_the_plan() -> None:
     assert answer.sweep.threshold_tokens[int(rates.argmax())] == pytest.approx(answer.threshold_tokens, rel=1e-3)
 
 
+def test_a_pool_that_hardly_any_prompt_reaches_limits_no_rate() -> None:
+    sweep = plan({"workload.lengths.sigma": 0.3}).sweep
+    assert sweep is not None
+    near = sweep.limits_req_per_s["near"]
+    assert near[0] is None  # prompts of fewer than 128 tokens are 14 standard deviations from the mean
+    assert all(rate is None or rate <= 1e15 for rates in sweep.limits_req_per_s.values() for rate in rates)
+    assert None not in sweep.limits_req_per_s["decode"]
+    assert None not in near[-100:]
+
+
+def test_a_bill_that_pays_for_more_instances_than_are_planned_has_no_fleet_to_compare_with() -> None:
+    answer = plan({"prices.h100-sxm.usd_per_accelerator_hour": 1e9})
+    assert "equal-bill-colocated" not in {baseline.name for baseline in answer.baselines}
+    assert any("equal-bill-colocated fleet to compare with: the bill pays for" in note for note in answer.notes)
+
+
 def test_json_answer_names_what_the_contract_promises() -> None:
     answer = plan().answer()
     promised = (

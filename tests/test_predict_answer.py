@@ -197,7 +197,7 @@ def test_the_datasheet_is_never_extrapolated_and_has_no_band() -> None:
 
 def test_a_stack_that_was_not_calibrated_is_always_extrapolated_without_a_band(tmp_path: Path) -> None:
     path = tmp_path / f"{NAME}.toml"
-    bare = CALIBRATED[: CALIBRATED.index("[calibration]")]
+    bare = CALIBRATED[: CALIBRATED.index("[versions]")].replace('basis = "calibrated"', 'basis = "assumed"')
     path.write_text(bare, encoding="utf-8")
     found = prediction("qwen3-32b", "h200-sxm", stack=str(path))
     for row in (*found.prefill, *found.decode):

@@ -279,11 +279,15 @@ def test_a_model_may_share_a_label_with_hardware(tmp_path: Path) -> None:
     assert check_profiles([tmp_path]).holds
 
 
-def test_hardware_checked_along_is_known_to_the_models(tmp_path: Path) -> None:
-    written(tmp_path, "my-chip", shipped_text(H200).replace('name = "h200-sxm"', 'name = "my-chip"'))
+def test_hardware_checked_along_or_beside_is_known_to_the_models(tmp_path: Path) -> None:
+    chip = shipped_text(H200).replace('name = "h200-sxm"', 'name = "my-chip"')
+    (tmp_path / "chips").mkdir()
+    written(tmp_path / "chips", "my-chip", chip)
     model = written(tmp_path, KIMI, shipped_text(KIMI).replace('"h200-sxm"', '"my-chip"'))
     assert check_profiles([tmp_path]).holds
     assert [problem.key for problem in check_profiles([model]).problems] == ["measured.table-3.hardware"]
+    written(tmp_path, "my-chip", chip)
+    assert check_profiles([model]).holds
 
 
 def test_a_file_named_twice_is_checked_once(tmp_path: Path) -> None:

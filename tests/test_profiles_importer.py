@@ -361,7 +361,8 @@ def test_nemotron_patterns_of_all_sorts_are_counted(
 def test_parts_left_in_bf16_are_those_the_config_lists() -> None:
     found = profile(imported(CONFIGS["gpt-oss-120b"]))
     assert found.checkpoint
-    assert found.checkpoint.unquantized == ("attention", "router", "embedding", "lm_head", "norms")
+    bf16 = {"attention", "router", "embedding", "lm_head", "norms"}
+    assert found.checkpoint.formats == {part: {"bf16": 1.0} for part in bf16}
 
 
 def test_int4_experts_of_compressed_tensors_are_understood() -> None:
@@ -371,9 +372,10 @@ def test_int4_experts_of_compressed_tensors_are_understood() -> None:
     found = profile(imported(CONFIGS["kimi-k2"], quantization_config=quantization))
     assert found.precision == "int4"
     assert found.checkpoint
-    assert set(found.checkpoint.unquantized) == {
-        *("attention", "shared_experts", "dense_mlp", "router", "embedding", "lm_head", "norms")
-    }
+    bf16 = {"attention", "shared_experts", "dense_mlp", "router", "embedding", "lm_head", "norms"}
+    assert found.checkpoint.formats == {part: {"bf16": 1.0} for part in bf16}
+    assert found.checkpoint.bytes_per_weight == {"int4": 0.5 + 2 / 32}
+    assert found.checkpoint.weight_only == ("int4",)
 
 
 def test_what_is_not_mapped_is_named() -> None:

@@ -18,7 +18,8 @@ from planner.profiles import (
     total_parameters,
 )
 from planner.profiles.folders import profile_dir
-from planner.profiles.parameters import known, moe_parameters
+from planner.profiles.parameters import moe_parameters
+from planner.profiles.projections import known
 
 CONTRACT = [
     "kimi-linear-48b",
@@ -276,9 +277,9 @@ PLANTED = {
     ),
     "part": (
         "gpt-oss-120b",
-        '"attention", "router"',
-        '"atention", "router"',
-        "checkpoint.unquantized[0]",
+        "attention = { bf16 = 1.0 }",
+        "atention = { bf16 = 1.0 }",
+        "checkpoint.formats.atention",
         "'attention'",
     ),
 }

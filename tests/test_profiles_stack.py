@@ -13,7 +13,7 @@ from planner.cli.profiles import app
 from planner.errors import InputError
 from planner.profiles import StackProfile, check_profiles, profile_names, stack_profile
 from planner.profiles.folders import profile_dir
-from planner.profiles.stack import Bands, Calibration, Errors, StackFactors, VersionFactors
+from planner.profiles.stack import RATE_FACTORS, Bands, Calibration, Errors, StackFactors, VersionFactors
 from planner.profiles.stack_checks import RANGES
 from planner.profiles.stack_writer import as_written, stack_toml
 from planner.roofline.factors import Factors
@@ -110,11 +110,16 @@ SETTINGS = st.fixed_dictionaries(
 
 def factors(source: str) -> st.SearchStrategy[dict[str, object]]:
     bases = st.sampled_from(["calibrated", "measured", "quoted", "assumed"])
-    factor = st.fixed_dictionaries(
-        {"value": st.floats(0, 1e9), "source": st.just(source), "basis": bases},
-        optional={"spread_fraction": POSITIVE, "note": TEXTS},
+
+    def factor(least: float) -> st.SearchStrategy[dict[str, object]]:
+        return st.fixed_dictionaries(
+            {"value": st.floats(least, 1e9), "source": st.just(source), "basis": bases},
+            optional={"spread_fraction": POSITIVE, "note": TEXTS},
+        )
+
+    return st.fixed_dictionaries(
+        {name: factor(1e-9 if name in RATE_FACTORS else 0) for name in StackFactors.model_fields}
     )
-    return st.fixed_dictionaries(dict.fromkeys(StackFactors.model_fields, factor))
 
 
 def calibrations(source: str) -> st.SearchStrategy[dict[str, object]]:
@@ -206,7 +211,8 @@ def planted(old: str, new: str, key: str, says: str, at: str = "") -> Planted:
 FACTOR_FAULTS = {
     f"{key} {value:g}": planted(old, old.replace(was, str(value)), f"factors.{key}.value", says)
     for key, was, value, says in (
-        ("gemm_efficiency", "0.8712", 0.0, "is 0 (0.05 to 3)"),
+        ("gemm_efficiency", "0.8712", 0.0, "is 0 (at least 1e-09: times are divided by it)"),
+        ("weight_read_fraction", "0.81", 0.0, "is 0 (at least 1e-09: times are divided by it)"),
         ("gemm_efficiency", "0.8712", 87.12, "(0.05 to 3)"),
         ("moe_efficiency", "0.75", 0.04, "(0.05 to 3)"),
         ("attention_efficiency", "1.1", 3.1, "(0.05 to 3)"),

@@ -48,6 +48,18 @@ def test_ten_thousand_servers_neither_overflow_nor_vanish() -> None:
     assert 0 < erlang_c(10_000, 9_900.0) < 1
 
 
+@pytest.mark.parametrize("busy", [0.95, 0.999, 1.0, 1.001, 1.05, 2.0])
+def test_more_servers_than_are_counted_one_by_one_lose_what_their_sum_says(busy: float) -> None:
+    n_servers = 900_000
+    one, many = erlang_b(n_servers, busy * n_servers), erlang_b(n_servers, np.array([0.0, busy * n_servers]))
+    assert many == pytest.approx([0.0, one], rel=1e-6, abs=1e-300)
+
+
+def test_a_million_million_servers_take_no_longer() -> None:
+    assert erlang_b(10**12, 10.0**12) == pytest.approx((2 / np.pi / 10**12) ** 0.5, rel=1e-5)  # Jagerman 1974
+    assert erlang_c(10**12, 0.99 * 10**12) == 0.0
+
+
 @pytest.mark.parametrize(("n_servers", "load"), [(0, 1.0), (-1, 1.0), (2, -0.1), (2, float("nan")), (2, float("inf"))])
 def test_input_without_meaning_is_refused(n_servers: int, load: float) -> None:
     with pytest.raises(ValueError, match="server"):

@@ -242,3 +242,13 @@ def test_no_queue_however_odd_warns_of_anything(data: st.DataObject) -> None:
     wait = gigc_wait(n_servers, n_servers * utilization / service.mean_s, service, scv)
     assert 0 <= wait.waiting_fraction <= 1
     assert np.isfinite([wait.mean_s, wait.quantile_s(0.5), wait.quantile_s(0.999)]).all()
+
+
+def test_constant_service_on_more_servers_than_are_solved_goes_on_where_those_end() -> None:
+    last, next_, many = (
+        gigc_wait(n_servers, n_servers * 0.999, Service.of([1.0]), 1.0) for n_servers in (8192, 8193, 850_048)
+    )
+    assert next_.waiting_fraction == pytest.approx(last.waiting_fraction, rel=1e-4)
+    assert next_.mean_s == pytest.approx(last.mean_s, rel=1e-3)
+    assert 0 < many.waiting_fraction < last.waiting_fraction
+    assert 0 < many.mean_s < last.mean_s

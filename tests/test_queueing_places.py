@@ -58,3 +58,14 @@ def test_simulated_batches_wait_as_said(
     assert found.mean_s == pytest.approx(wait.mean(), rel=0.12, abs=step)
     for q in (0.9, 0.99):
         assert found.quantile_s(q) == pytest.approx(np.quantile(wait, q), rel=0.15, abs=2 * step)
+
+
+def test_the_wait_for_a_place_goes_on_where_places_are_too_many_to_be_counted_one_by_one() -> None:
+    outputs, steps_s = Service.of([100.0]), np.linspace(0.02, 0.04, 1000)
+
+    def waiting(n_instances: int, utilization: float) -> float:
+        return place_wait(n_instances * utilization * 250, outputs, steps_s, n_instances).waiting_fraction
+
+    assert waiting(1001, 0.999) == pytest.approx(waiting(1000, 0.999), rel=1e-2)
+    assert waiting(10**9, 0.99) == 0.0
+    assert 0 < waiting(10**9, 1 - 1e-6) < 1

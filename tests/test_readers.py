@@ -20,13 +20,14 @@ from planner.profiles.importer import import_profile, profile_of_config
 from planner.profiles.points import PointDefaults, read_points
 from planner.reading import JSON_BYTES, LINE_BYTES, MOST_DEPTH, TABLE_BYTES, TOML_BYTES, read_text
 from planner.results import live_from, plan_from
-from planner.scenario import load_scenario, read_scenario
+from planner.scenario import bundled_scenarios, load_scenario, read_scenario
 from planner.schema import TomlFile
 from planner.studies.fidelity.notes import FidelityNotes, read_notes
 from planner.workload import read_trace
 from tests.campaigns.corpus import NOTES, SETTINGS, corpus
 from tests.campaigns.fuzz_inputs import EXECUTED
 from tests.campaigns.mutations import mutated
+from tests.campaigns.small_changes import changes
 from tests.test_cli_errors import TINY
 
 Reader = Callable[[Path], Any]
@@ -339,13 +340,33 @@ def test_a_live_run_with_times_below_0_or_an_error_of_its_own_is_refused(good: d
         assert "live.json: checks[" in refused(content)
 
 
-def test_a_sample_of_the_campaign_breaks_no_law() -> None:
+def check_sample(campaign: str, count: int, *options: str) -> None:
     """In a process of its own: children count the memory of who forked them."""
-    kinds = [f"--kind={kind}" for kind in corpus() if kind != EXECUTED]
-    command = [sys.executable, "-m", "tests.campaigns.fuzz_inputs", "--seed=0", "--count=33", *kinds]
+    command = [sys.executable, "-m", f"tests.campaigns.{campaign}", "--seed=0", f"--count={count}", *options]
     ended = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
-    assert "33 inputs, 0 that break the law" in ended.stdout, ended.stdout + ended.stderr
+    assert f"{count} inputs, 0 that break the law" in ended.stdout, ended.stdout + ended.stderr
     assert ended.returncode == 0
+
+
+def test_a_sample_of_the_campaign_breaks_no_law() -> None:
+    check_sample("fuzz_inputs", 33, *(f"--kind={kind}" for kind in corpus() if kind != EXECUTED))
+
+
+@pytest.mark.slow
+def test_a_sample_of_small_changes_breaks_no_law() -> None:
+    # east-west takes as long as a search may, and is left to the campaign.
+    check_sample("small_changes", 12, *(f"--kind={name}" for name in bundled_scenarios() if name != "east-west"))
+
+
+def test_small_changes_are_the_half_the_double_and_the_ends_of_every_number() -> None:
+    found = changes(["prfaas-paper"])
+    sigma = {c.settings[0] for c in found if c.settings[0].startswith("workload.lengths.sigma=")}
+    assert sigma == {f"workload.lengths.sigma={value}" for value in (0.5, 2.0, 1e-6, 100.0)}
+    rows = [c for c in found if c.settings[-1].startswith("measured.table-5.prefill.tokens[0]=")]
+    assert {c.settings[0] for c in rows} == {'capacity_rule="mean-length"'}
+    assert {c.settings[-1].partition("=")[2] for c in rows} == {"512", "2048", "1", "1000000000"}
+    assert {c.is_planned for c in found if c.settings[0].startswith("claims")} == {False}
+    assert all(c.is_planned for c in rows)
 
 
 def test_notes_are_read_as_every_other_file() -> None:

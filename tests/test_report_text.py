@@ -1,5 +1,6 @@
 """Text of others in reports: it is shown, and changes neither the structure of a document nor that of a figure."""
 
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -9,12 +10,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from planner.markdown_text import as_code, code, escaped, plain, prose
 from planner.report import report_markdown
 from planner.report.canvas import style, svg
 from planner.report.fidelity_markdown import fidelity_markdown
 from planner.report.figures import charts
 from planner.report.live_markdown import live_markdown
-from planner.report.markdown_text import as_code, code, escaped, plain, prose
 from planner.results import Case, ComparedPlan, LoadPattern, SourceNote, Verdict, live_from
 from tests.test_report_fidelity import SURVEY
 from tests.test_report_records import (
@@ -45,9 +46,16 @@ HOSTILE = [
     "$x^2$ &lt; \\*",
     "`a` **b** ~~c~~ _d_",
     "<http://a.example>",
+    "@team, see https://a.example and www.a.example",
+    "Ask:x@a.example about #12 of #team",
     "\x1b[31mred\x07",
 ]
 TEXTS = (st.text(min_size=1, max_size=30) | SHARP | st.sampled_from(HOSTILE)).filter(plain)
+APART = "\u200b"
+CALLS = re.compile(r"@\w|#\d", re.ASCII)
+"""What GitHub looks for in the text of a comment: people, teams, e-mail addresses and issues."""
+ADDRESSES = re.compile(r"(https?|ftp)://|\bwww\.", re.IGNORECASE)
+"""What it makes links of in the source."""
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
@@ -66,17 +74,20 @@ def shown(text: str) -> str:
 
 def with_text(text: str, name: str) -> Case:
     """A case with a text wherever files have one, and a name wherever they have names."""
-    long, short = pool(name, 4, "h200-sxm", "long", 1.56), PD_P.model_copy(update={"site": name})
+    # A plan that is read has names that obey a pattern; what is escaped does not rest on it.
+    long = pool("far", 4, "h200-sxm", "long", 1.56).model_copy(update={"name": name})
     plan = make_plan(
-        scenario=name,
-        pools=(long, short, PD_D),
-        classes=(make_class(name, 0.7, 13886.0), make_class("documents", 0.3, 15428.0)),
+        pools=(long, PD_P.model_copy(update={"site": name}), PD_D),
+        classes=(
+            make_class("chat", 0.7, 13886.0).model_copy(update={"name": name}),
+            make_class("documents", 0.3, 15428.0),
+        ),
         threshold_tokens=None,
         sweep=None,
         notes=(f"what is said of {text}",),
         verdict=Verdict(worth_it=True, because=f"It is ahead of {text}."),
         baselines=(baseline(name, 1.56, title=text),),
-    )
+    ).model_copy(update={"scenario": name})
     executed = make_executed()
     assert executed.schedulers is not None
     patterns = (LoadPattern(name="bursts", text=text),)
@@ -118,8 +129,18 @@ def test_hostile_texts_change_nothing_either(text: str) -> None:
 
 @given(TEXTS)
 def test_escaped_text_is_read_as_it_was_written(text: str) -> None:
-    assert shown(escaped(text)).strip() == plain(text)
+    assert shown(escaped(text)).replace(APART, "").strip() == plain(text).replace(APART, "").strip()
     assert not {kind for kind in structure(escaped(text))} - {"paragraph_openp", "paragraph_closep"}
+
+
+@given(st.lists(st.sampled_from([*"@#x1 &*", "www.", "http://", "FTP://"]), max_size=8).map("".join))
+@example("@team")
+@example("x@a.example")
+@example("HTTPS://a.example www.a.example #12")
+def test_escaped_text_mentions_nobody_and_links_nowhere(text: str) -> None:
+    for written in (escaped(text), prose(text.replace("`", ""))):
+        assert not CALLS.search(shown(written.replace("\n", " ")))
+        assert not ADDRESSES.search(written)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["%", "x", "USD/h", "to +3.5 %", "= 7"]))

@@ -31,8 +31,8 @@ def test_weights_quantised_alone_run_at_the_peak_of_their_inputs(inputs: str, ti
     both = seconds(served(OSS, B200, ProductFormats(), "fp4"), "experts_down")
     checkpoint = OSS.checkpoint
     assert checkpoint is not None
-    assert checkpoint.weight_only
-    alike = OSS.model_copy(update={"checkpoint": checkpoint.model_copy(update={"weight_only": False})})
+    assert checkpoint.weight_only == ("fp4",)
+    alike = OSS.model_copy(update={"checkpoint": checkpoint.model_copy(update={"weight_only": ()})})
     found = [served(m, B200, ProductFormats(weight_only=inputs)) for m in (OSS, alike)]
     alone, narrow = (seconds(one, "experts_down") for one in found)
     assert alone / narrow == pytest.approx(times)

@@ -34,6 +34,12 @@ def test_a_version_that_was_not_fitted_has_the_frameworks_factors_and_says_so() 
     assert found.factors.kernel_latency_s == factors_of(stack_profile("vllm")).kernel_latency_s
 
 
+@pytest.mark.parametrize("version", ["1; rm -rf ~", "$(x)", "1\nx", "a b", "<1>", "@x"])
+def test_a_version_is_letters_digits_and_a_few_signs(version: str) -> None:
+    with pytest.raises(InputError, match="names no version"):
+        stack(f"vllm-{version}")
+
+
 def test_a_frameworks_name_alone_means_its_default_version_unless_told_otherwise() -> None:
     assert stack("sglang").name == "sglang-0.5.9"
     assert stack("sglang", default_version=False).name == "sglang-unversioned"

@@ -84,6 +84,14 @@ def test_an_assumed_fraction_is_used_and_counts_as_no_measurement() -> None:
             {"stacks.own": {"source": "x", "factors": {"kernel_latency": 1.0}}},
             r"stacks\.own\.factors\.kernel_latency: is no factor of a stack \(did you mean 'kernel_latency_us'\?\)",
         ),
+        (
+            {"stacks.own": {"source": "x", "factors": {"weight_read_fraction": 0.0}}},
+            r"stacks\.own\.factors\.weight_read_fraction: is 0 \(at least 1e-09: times are divided by it\)",
+        ),
+        (
+            {"stacks.own": {"source": "x", "factors": {"gemm_efficiency": 1e-10}}},
+            r"stacks\.own\.factors\.gemm_efficiency: is 1e-10 \(at least 1e-09: times are divided by it\)",
+        ),
         ({"break_even": [SPAN]}, r"break_even\[0\]\.key: 'demand_req_per_s' is no number that the scenario states"),
         (
             {"demand_req_per_s": 2.0, "break_even": [{**SPAN, "decides": "all-gpu"}]},

@@ -236,7 +236,11 @@ FAULTS: dict[str, Fault] = {
         'role = "decode"', 'role = "decode"\nprompts = "long"', "[pools.pd-d]", "pools.pd-d", "prefill pools only"
     ),
     "size without a limit": Fault(
-        "accelerators = { h200-sxm = 32 }\n", "", "[pools.prfaas]", "pools.prfaas", "nothing limits its size"
+        "accelerators = { h200-sxm = 32 }\n",
+        "",
+        "[pools.prfaas]",
+        "pools.prfaas",
+        "nothing limits its size to fewer than 100,000 instances",
     ),
     "link to its own site": Fault('to = "local"', 'to = "remote"', "[links.wan]", "links.wan", "two different sites"),
     "link from nowhere": Fault('from = "remote"', 'from = "remot"', "from", "links.wan.from", "did you mean 'remote'?"),

@@ -6,9 +6,12 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field, ValidationError, model_validator
+from typer.testing import CliRunner
 
-from planner.errors import InputError, Problem
-from planner.schema import Fault, StrictModel, TomlFile, dotted, raise_faults
+from planner.cli import app
+from planner.errors import ExcessiveAnswerError, InputError, Problem
+from planner.ranges import Quantity
+from planner.schema import Fault, StrictModel, TomlFile, dotted, excessive_answer, raise_faults
 
 
 class Round(StrictModel):
@@ -25,6 +28,10 @@ class Square(StrictModel):
 class Part(StrictModel):
     size: int
     note: str = ""
+
+
+class Figures(StrictModel):
+    sizes: dict[str, tuple[Quantity, ...]]
 
 
 class Thing(StrictModel):
@@ -83,6 +90,41 @@ def test_a_record_cannot_be_changed() -> None:
     thing = Thing(name="x")
     with pytest.raises(ValidationError, match="frozen"):
         thing.name = "y"  # type: ignore[misc]
+
+
+def fault_of(sizes: dict[str, tuple[Any, ...]]) -> ValidationError:
+    with pytest.raises(ValidationError) as caught:
+        Figures(sizes=sizes)
+    return caught.value
+
+
+def test_a_figure_too_great_for_an_answer_is_the_fault_of_the_question() -> None:
+    found = excessive_answer(fault_of({"a": (1.0, 2e31)}))
+    assert found is not None
+    assert str(found).startswith("sizes.a[1] of the answer is 2e+31, and no answer states more than 1e+30")
+    assert found.exit_code == InputError.exit_code
+
+
+@pytest.mark.parametrize("number", [nan, inf, -1.0, "1"])
+def test_any_other_fault_of_an_answer_is_the_fault_of_the_program(number: Any) -> None:
+    assert excessive_answer(fault_of({"a": (2e31, number)})) is None
+
+
+@pytest.mark.parametrize(("figure", "code"), [(2e31, 3), (-1.0, 1)])
+def test_a_command_whose_answer_has_such_a_figure_says_so(
+    figure: float, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.studies.predict.predict", lambda *_: Figures(sizes={"a": (figure,)}))
+    found = CliRunner().invoke(app, ["predict", "qwen3-32b", "h200-sxm", "--format", "json"])
+    error = found.exception
+    assert isinstance(error, ExcessiveAnswerError if code == 3 else ValidationError)
+    assert ('"exit_code": 3' in found.stdout) == (code == 3)
+
+
+def test_a_figure_too_great_in_a_file_is_a_problem_of_the_file() -> None:
+    with pytest.raises(InputError) as caught:
+        TomlFile("f.toml", "sizes = { a = [1.0, 2e31] }").record(Figures)
+    assert [problem.key for problem in caught.value.problems] == ["sizes.a[1]"]
 
 
 def test_arrays_of_a_file_become_tuples_that_cannot_be_changed() -> None:

@@ -149,8 +149,7 @@ def test_a_promise_is_kept_by_the_worse_end_of_the_interval_and_broken_by_the_be
         assert (found.holds, found.decided) == (holds, decided)
 
 
-def test_runs_go_on_while_a_promise_is_undecided_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.studies.size.runs.PRECISE_FRACTION", 0.0)
+def test_runs_go_on_while_a_promise_is_undecided_and_no_longer() -> None:
     kept, near, broken = (a_pool_at_its_promise(shift).watched(4, 0) for shift in (0.5, 0.0, -0.5))
     assert kept.n_counted == broken.n_counted < near.n_counted
 

@@ -187,6 +187,30 @@ def test_the_command_writes_a_map_and_checks_it(tmp_path: Path) -> None:
         CliRunner().invoke(app, [*words, "--set", "a=1"], catch_exceptions=False)
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "schema = 'planner.size-map/1'",
+        '"schema" = "planner.size-map/1"',
+        'schema="planner.size-map/1"',
+        """  schema = \'\'\'planner.size-map/1\'\'\'""",
+    ],
+)
+def test_a_map_is_known_by_its_key_however_that_is_written(stated: str, tmp_path: Path) -> None:
+    file = tmp_path / "any-name.toml"
+    file.write_text(TEXT.replace('schema = "planner.size-map/1"', stated))
+    with pytest.raises(UsageError, match="map of sizes"):
+        CliRunner().invoke(app, ["report", str(file), "--out", "new", "--set", "a=1"], catch_exceptions=False)
+
+
+def test_a_scenario_that_only_mentions_maps_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "map.toml"
+    notes = 'notes = """\nA map begins with\nschema = "planner.size-map/1"\n"""\n'
+    file.write_text(notes + 'schema = "planner.scenario/1"\nname = "mine"\n')
+    with pytest.raises(InputError, match="model"):
+        CliRunner().invoke(app, ["report", str(file), "--out", "new"], catch_exceptions=False)
+
+
 def test_the_committed_map_is_a_question_and_has_its_report() -> None:
     asked = question((COMMITTED / "map.toml").read_text())
     text = (COMMITTED / "report.md").read_text()

@@ -160,6 +160,7 @@ def test_a_part_of_a_day_is_said_to_be_one(plan_file: str) -> None:
     assert any("of a day" in note for note in json.loads(found.stdout)["notes"])
 
 
-def test_a_figure_that_cannot_be_written_is_said_before_any_run() -> None:
-    found = called("--figure", "no/such/folder.svg")
+def test_a_figure_that_cannot_be_written_is_said_before_any_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    found = called("--figure", str(tmp_path / "file" / "figure.svg"))
     assert isinstance(found.exception, InputError)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json, print_rich
+from planner.cli.common import ForceOption, Format, FormatOption, print_json, print_rich, write_files
 from planner.cli.point_options import PointsArgument, read_all, with_point_options
 from planner.cli.progress import progress
 
@@ -50,6 +50,7 @@ def calibrate(
     ] = None,
     source: Annotated[str | None, typer.Option(metavar="TEXT", help="Whose the points are, for the profile.")] = None,
     date: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Day the profile bears; today.")] = None,
+    force: ForceOption = False,
     format_: FormatOption = Format.TEXT,
     *,
     defaults: "PointDefaults",
@@ -59,7 +60,7 @@ def calibrate(
     Settings that are not given are those of the shipped profile of the framework.
     """
     day = calendar_day(date)
-    check_out(out)
+    check_out(out, force)
     files = read_all(points, defaults)
     settings = {
         "memory_fraction": memory_fraction,
@@ -86,19 +87,19 @@ def calendar_day(text: str | None) -> datetime.date:
         raise UsageError(f"--date {text}: is no day (such as 2026-01-31)") from None
 
 
-def check_out(out: Path) -> None:
+def check_out(out: Path, force: bool) -> None:
     """Say before any work that a profile cannot be written there.
 
     Raises:
         UsageError: its name is not that of a profile.
-        InputError: its folder cannot be written.
+        InputError: it is there and may not be replaced, or its folder cannot be written.
     """
     from planner.errors import UsageError
-    from planner.files import check_writable
+    from planner.files import check_new
 
     if out.suffix != SUFFIX or not NAME.fullmatch(out.stem):
         raise UsageError(f"--out {out}: is no name of a profile (small letters, digits, '.' and '-', then {SUFFIX})")
-    check_writable(out)
+    check_new(out, force)
 
 
 def fitted(
@@ -174,8 +175,7 @@ def write(profile: "StackProfile", out: Path) -> None:
     from planner.profiles import check_profiles
     from planner.profiles.stack_writer import stack_toml
 
-    write_text(out, stack_toml(profile))
-    typer.echo(f"wrote {out}", err=True)
+    write_files((out, lambda path: write_text(path, stack_toml(profile))))
     for problem in check_profiles([out]).problems:
         typer.echo(f"planner profiles check: {problem}", err=True)
 

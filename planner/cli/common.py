@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +15,8 @@ import typer
 from planner.cli.completion import scenario_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.console import RenderableType
 
     from planner.results import Plan
@@ -62,6 +66,7 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the scenario, such as pools.pd-p.n_instances=3."),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", callback=asked_for, help="Tables, or one JSON object.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 TimeLimitOption = Annotated[
     float, typer.Option("--time-limit", min=0.1, metavar="SECONDS", help="Longest search for one plan.")
 ]
@@ -80,6 +85,25 @@ def with_inputs(plan: "Plan", question: "Scenario") -> "Plan":
     return plan.model_copy(update={"inputs": plan_inputs(question, plan, __version__, data_dirs())})
 
 
+def write_files(*files: "tuple[Path | None, Callable[[Path], object]]") -> None:
+    """Write the files that a command is asked for, then say so on stderr.
+
+    A command calls it before it prints its answer: whoever reads that may leave before its end, as `head` does, and has
+    the files all the same.
+
+    Args:
+        files: each path with what writes it; None: no such file is asked for.
+    """
+    answer = ANSWER.get()
+    assert answer is None or not answer.is_printed, "files come before the answer"
+    asked = [(path, write) for path, write in files if path is not None]
+    for path, write in asked:
+        write(path)
+    for path, _ in asked:
+        with suppress(OSError):  # whoever read it has gone
+            typer.echo(f"wrote {path}", err=True)
+
+
 def print_rich(*parts: "RenderableType") -> None:
     """Print tables, in a pipe just as in a terminal."""
     from rich.console import Console
@@ -91,6 +115,8 @@ def print_rich(*parts: "RenderableType") -> None:
             raise
 
     console = Tables(width=width(), highlight=False, markup=False, emoji=False, force_terminal=False)
+    if answer := ANSWER.get():
+        answer.is_printed = True
     for part in parts:
         console.print(part)
 
@@ -107,11 +133,25 @@ def width() -> int:
     return min(max(columns, LEAST_WIDTH), WIDTH)
 
 
+@contextmanager
+def noted_where_infeasible(notes: "Callable[[], Iterable[str]]") -> Iterator[None]:
+    """Says on stderr what is to be known of a question that no plan answers: a plan would have said it."""
+    from planner.errors import InfeasibleError
+
+    try:
+        yield
+    except InfeasibleError:
+        for text in notes():
+            typer.echo(f"note: {text}", err=True)
+        raise
+
+
 def print_json(content: Any) -> None:
     """Print one JSON value."""
     import json
 
     is_unicode = getattr(sys.stdout, "encoding", "utf-8").lower().startswith("utf")
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=not is_unicode, allow_nan=False))
+    text = json.dumps(content, indent=2, ensure_ascii=not is_unicode, allow_nan=False)
     if answer := ANSWER.get():
         answer.is_printed = True
+    typer.echo(text)

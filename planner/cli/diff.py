@@ -8,7 +8,7 @@ import typer
 
 from planner.cli.common import SetOption, TimeLimitOption, asked_for, print_json, print_rich
 from planner.cli.completion import scenario_names
-from planner.cli.planned import plan_of
+from planner.cli.planned import plans_of
 
 if TYPE_CHECKING:
     from planner.results import PlanDiff
@@ -50,7 +50,7 @@ def diff(
     from planner.studies.diff_gate import Condition
 
     conditions = [Condition.parsed(text) for text in fail_on or ()]
-    plans = (plan_of(before, (), time_limit_s), plan_of(after, overrides or (), time_limit_s))
+    plans = plans_of([(before, ()), (after, overrides or ())], time_limit_s)
     found = plan_diff((before, plans[0]), (_named(after, overrides or ()), plans[1]))
     _print(found, format_)
     _check(found, exit_code, conditions)

@@ -11,7 +11,7 @@ from planner.cli.commands import app
 from planner.cli.failures import exit_code
 from planner.cli.signals import AFTER_SIGNAL, Signals
 from planner.cli.streams import reserve_stdout, write_plainly
-from planner.errors import PlannerError
+from planner.errors import TEXT_CHARACTERS, InputError, PlannerError, printable
 
 READER_LEFT = AFTER_SIGNAL + 13
 """What shells know a process by that wrote into a pipe without a reader (SIGPIPE)."""
@@ -41,23 +41,30 @@ def _end_as(error: BaseException) -> NoReturn:
         raise cause.__cause__  # Typer takes any EOFError for the end of what is typed, and there is no prompt here
     if isinstance(cause, BrokenPipeError) and _reader_has_left():
         _end(READER_LEFT)
+    if isinstance(cause, MemoryError):
+        _end(InputError.exit_code, f"there is not the memory for it: {cause or 'a limit of the system'}")
     if isinstance(cause, OSError):
-        _end(exit_code(cause), f"the system refuses: {cause}")
+        _end(exit_code(cause), _refusal(cause))
     if isinstance(error, SystemExit):
         _end(error.code)
     raise error
+
+
+def _refusal(error: OSError) -> str:
+    """The system's refusal in one line, whatever name it was called with."""
+    return f"the system refuses: {printable(str(error), TEXT_CHARACTERS)}"
 
 
 def _reader_has_left() -> bool:
     """Whether whoever read our output has gone, rather than the other side of some other pipe."""
     import select
 
-    from planner.files import own_outputs
+    from planner.files import OWN_OUTPUTS
 
     if not hasattr(select, "poll"):
         return True
     poll = select.poll()
-    for descriptor in own_outputs():
+    for descriptor in OWN_OUTPUTS:
         poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
@@ -76,5 +83,5 @@ def _end(code: str | int | None, message: str = "") -> NoReturn:
         if code in (0, None) and isinstance(error, BrokenPipeError):
             _end(READER_LEFT)
         if code in (0, None):
-            _end(exit_code(error), f"the system refuses: {error}")
+            _end(exit_code(error), _refusal(error))
     sys.exit(code)

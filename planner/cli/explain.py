@@ -6,7 +6,7 @@ import typer
 
 from planner.cli.common import Format, FormatOption, SetOption, TimeLimitOption, print_json, print_rich
 from planner.cli.completion import scenario_names
-from planner.cli.planned import plan_of
+from planner.cli.planned import plans_of
 
 
 def explain(
@@ -25,7 +25,8 @@ def explain(
     """How the numbers of a plan hang together: at most ten lines, each with the figures of the plan it rests on."""
     from planner.report import explanation, explanation_tables
 
-    found = explanation(plan_of(source, overrides or (), time_limit_s))
+    (plan,) = plans_of([(source, overrides or ())], time_limit_s)
+    found = explanation(plan)
     if format_ is Format.JSON:
         print_json(found.answer())
     else:

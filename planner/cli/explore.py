@@ -8,6 +8,7 @@ import typer
 
 from planner.cli.common import ScenarioArgument, SetOption, TimeLimitOption, data_dirs
 from planner.cli.progress import progress
+from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
     from planner.results import Plan
@@ -37,10 +38,11 @@ def explore(
     The page opens from disk. Its figures are those of optimize --set at the nodes of its tables, and interpolated
     between them.
     """
-    from planner.files import write_text
+    from planner.files import check_writable, write_text
     from planner.report import explore_html, index_html
 
     _check(out, scenario, overrides, plan, studies, index)
+    check_writable(out)
     if index is not None:
         write_text(out, index_html(index, out.parent))
     else:
@@ -66,11 +68,11 @@ def _check(
 
 def _page(name: str, overrides: tuple[str, ...], plan: Path | None, studies: bool, time_limit_s: float) -> "Explorer":
     from planner import __version__
-    from planner.scenario import read_scenario, scenario_path
+    from planner.scenario import scenario_path
     from planner.schema import read_text
     from planner.studies.explore import Asked, explorer
 
-    question = read_scenario(name, overrides)
+    question = scenario_read(name, overrides)
     sets = (part for text in overrides for part in ("--set", text))
     as_predicted = ["--no-run"] if question.promises_latency else []  # as the page is
     command = shlex.join(["planner", "optimize", name, *as_predicted, *sets])

@@ -8,7 +8,7 @@ import typer
 
 from planner.cli.common import SetOption, TimeLimitOption
 from planner.cli.completion import scenario_names
-from planner.cli.planned import plan_of
+from planner.cli.planned import check_promise, plans_of
 
 
 class Target(StrEnum):
@@ -43,9 +43,10 @@ def export(
     from planner.deploy import TARGETS, check_export_folder, export_files, write_export
 
     check_export_folder(out)
-    plan = plan_of(source, overrides or (), time_limit_s)
+    (plan,) = plans_of([(source, overrides or ())], time_limit_s)
     (name,) = (known for known in TARGETS if known == target.value)
     files = export_files(plan, name, parameters or (), source)
     write_export(files, out)
     for file in files:
         typer.echo(out / file)
+    check_promise(plan)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json, print_rich
+from planner.cli.common import Format, FormatOption, print_json, print_rich, write_files
 from planner.cli.point_options import PointsArgument, read_all, with_point_options
 from planner.cli.progress import progress
 
@@ -45,9 +45,8 @@ def fidelity(
         found = report_on(points, files, report, check)
     else:
         found = score(files, stack)
+        write_files((out, lambda path: write_beside(found, points[0], path, defaults)))
         show(found, format_)
-        if out is not None:
-            write_beside(found, points[0], out, defaults)
     if found.answered_fraction < ENOUGH_FRACTION:
         raise_unanswered(found)
 
@@ -55,12 +54,14 @@ def fidelity(
 def check_options(
     points: Sequence[Path], out: Path | None, report: Path | None, check: bool, stack: str | None
 ) -> None:
-    """Say before any work what does not go together.
+    """Say before any work what does not go together, or cannot be written.
 
     Raises:
         UsageError: there is such a thing.
+        InputError: what is asked for cannot be written.
     """
     from planner.errors import UsageError
+    from planner.files import check_writable, check_writable_folder
 
     if out is not None and len(points) > 1:
         raise UsageError(f"--out {out}: takes one file of points, not {len(points)}")
@@ -70,6 +71,10 @@ def check_options(
         raise UsageError("--check: is for --report DIR")
     if report is not None and (out is not None or stack is not None):
         raise UsageError(f"--report {report}: has no room for --out or --stack; it is of the stacks that points ran on")
+    if out is not None:
+        check_writable(out)
+    if report is not None and not check:
+        check_writable_folder(report)
 
 
 def is_same_file(one: Path, other: Path) -> bool:
@@ -113,7 +118,6 @@ def write_beside(found: "Fidelity", path: Path, out: Path, defaults: "PointDefau
         "refused": [row.reason for row in rows],
     }
     write_predictions(path, out, columns, defaults)
-    typer.echo(f"wrote {out}", err=True)
 
 
 def milliseconds(seconds: float | None) -> float | None:

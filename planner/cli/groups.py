@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import typer
 from typer.core import TyperGroup
@@ -80,7 +80,7 @@ class PlannerGroup(TyperGroup):
         """Run a command; one that fails without an answer gives one that says so, where JSON was asked for."""
         before = ANSWER.set(Answer())
         try:
-            with _printably():
+            with _printably(), _figures_in_bounds():
                 return super().invoke(ctx)
         except (PlannerError, OSError) as error:
             if not isinstance(error, BrokenPipeError):
@@ -110,6 +110,19 @@ def _printably() -> Iterator[None]:
         lines = str(error.message).split("\n", MOST_LINES)
         error.message = "\n".join(printable(line, TEXT_CHARACTERS) for line in lines)
         raise
+
+
+@contextmanager
+def _figures_in_bounds() -> Iterator[None]:
+    """A figure too great for any answer is the fault of the question, and is told as such."""
+    try:
+        yield
+    except ValueError as error:
+        if type(error).__name__ != "ValidationError":
+            raise
+        from planner.schema import excessive_answer
+
+        raise excessive_answer(cast(Any, error)) or error from None
 
 
 def _answer(error: PlannerError | OSError) -> None:

@@ -22,7 +22,7 @@ def rent_of(hardware: str, stated: str | None) -> tuple[Rent, bool]:
     """Rent of an accelerator, and whether anything is known of it.
 
     Args:
-        hardware: name of its profile.
+        hardware: name of its profile; empty of a file of one's own, whose name may be that of another accelerator.
         stated: what `--price` says of it; None: nothing.
 
     >>> rent_of("h200-sxm", None)[0].usd_per_accelerator_hour, rent_of("l40s", None)[1], rent_of("l40s", "0.9")[1]

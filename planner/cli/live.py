@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.common import MOST_SEED, Format, FormatOption, print_json, print_rich
+from planner.cli.common import MOST_SEED, Format, FormatOption, print_json, print_rich, write_files
 from planner.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -59,10 +59,14 @@ def live(
     executor.
     """
     from planner.errors import CheckFailedError, UsageError
+    from planner.files import check_writable_folder
 
     if device is not None and backend is not BackendName.TORCH:
         raise UsageError(f"--device {device}: only with --backend torch; NumPy computes on the processor")
 
+    for folder in (out, report):
+        if folder is not None:
+            check_writable_folder(folder)
     if earlier is not None:
         found = read(earlier, out)
     else:
@@ -77,8 +81,7 @@ def live(
     if report is not None:
         from planner.report import write_live_report
 
-        write_live_report(found, report)
-        typer.echo(f"wrote {report / 'report.md'}", err=True)
+        write_files((report / "report.md", lambda path: write_live_report(found, path.parent)))
     if format_ is Format.JSON:
         print_json(found.answer())
     else:

@@ -1,6 +1,5 @@
 """`planner scenario new`: a commented scenario that holds, and that `planner optimize` plans, as it is written."""
 
-import os
 import shlex
 from enum import StrEnum
 from math import isfinite
@@ -9,9 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import data_dirs
+from planner.cli.common import ForceOption, data_dirs
+from planner.cli.trace_options import BlockTokensOption, SkipInvalidOption, TimeUnitOption, asked_reading
 
 COMMAND = "planner scenario new"
+OTHERS = ("name", "force", "time_unit", "block_tokens", "skip_invalid")
+"""Options that say nothing of the scenario by themselves."""
 
 
 class Precision(StrEnum):
@@ -63,6 +65,9 @@ def new(
         str | None,
         typer.Option(metavar="ROLE=COLUMN,...", help="Of a CSV: arrived=TIME,input=PROMPT,output=ANSWER[,cached=...]."),
     ] = None,
+    time_unit: TimeUnitOption = None,
+    block_tokens: BlockTokensOption = None,
+    skip_invalid: SkipInvalidOption = False,
     one_site: Annotated[bool, typer.Option("--one-site", help="Prefill and decode at one site, no link.")] = False,
     model: Annotated[str | None, _name("--model", "Model to serve.")] = None,
     hardware: Annotated[str | None, _name("--hardware", "Accelerators of the only, or the local, site.")] = None,
@@ -86,7 +91,7 @@ def new(
         ),
     ] = None,
     price: Annotated[float | None, _number("--price", "USD", "Rent of a --hardware per hour.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Write a commented scenario to start from, which can be planned at once.
 
@@ -94,20 +99,20 @@ def new(
 
     --from takes a trace (JSON lines or CSV of known columns), any CSV with --columns (arrived, input, output, cached,
     ttft_s, tpot_s; _ms for milliseconds), metrics of vLLM, SGLang or Dynamo (Prometheus text, or the JSON of a range
-    query), and results of guidellm, vllm bench serve and SGLang bench_serving.
+    query), and results of guidellm, AIPerf, vllm bench serve and SGLang bench_serving.
     """
-    options = {key: value for key, value in locals().items() if key not in ("name", "force")}
+    options = {key: value for key, value in locals().items() if key not in OTHERS}
     from planner.cli.scenario_text import Wanted, scenario_text, short_name
     from planner.errors import InputError, Problem
-    from planner.files import write_text
+    from planner.files import check_new, write_text
     from planner.reading import unprintable
 
+    reading = asked_reading(trace, time_unit, block_tokens, skip_invalid)
     path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
     if not short_name(path) or unprintable(name):
         raise InputError(Problem(COMMAND, "NAME", f"is {name!r}", "letters or digits, or a path"))
-    if os.path.lexists(path) and not force:
-        raise InputError(Problem(str(path), "", "exists already", "a new name, or --force to write over it"))
-    text, notes = scenario_text(Wanted(path=path, **options))
+    check_new(path, force)
+    text, notes = scenario_text(Wanted(path=path, reading=reading, **options))
     _check(text, path)
     write_text(path, text)
     for note in notes:

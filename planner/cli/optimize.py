@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,12 +16,17 @@ from planner.cli.common import (
     SetOption,
     TimeLimitOption,
     data_dirs,
+    noted_where_infeasible,
     print_json,
     print_rich,
     with_inputs,
+    write_files,
 )
+from planner.cli.memory import check_memory
+from planner.cli.planned import check_promise
 from planner.cli.progress import progress
 from planner.cli.simulate import RUN_ON
+from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
     from datetime import date
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from planner.notes import Note
     from planner.results import Front, Plan, Sensitivity
     from planner.scenario import Scenario
+    from planner.studies.current import StatedFleet
 
 N_POINTS = 8
 N_REQUESTS = 200_000
@@ -113,29 +120,31 @@ def optimize(
     """Plan a scenario: sizes, prefill-to-decode ratio, threshold, link, cost, baselines and what binds.
 
     A plan that promises latency is run before it is printed: tightened where the run does not keep the promise, and
-    replaced by a cheaper fleet, or a higher rate, that does where there is room.
+    replaced by a cheaper fleet, or a higher rate, that does where there is room. A run that does not decide goes on;
+    exit 5 where it is undecided all the same, 6 where no plan keeps the promise.
     """
-    from planner.scenario import read_scenario
 
     _check_studies(pareto, points, sensitivity, figure)
     begin = _date(from_date, current)
-    question = read_scenario(scenario, overrides or ())
+    question = scenario_read(scenario, overrides or ())
+    fleet = None if current is None else _fleet(question, current)
     _check_growth(question, begin)
     how = _how(question, certify, no_run)
     stated = {"--requests": requests, "--most-requests": most_requests, "--seed": seed}
     _check_runs(how, stated, current, pareto is not None or sensitivity)
+    _check_memory(question, how, (requests, most_requests, seed), has_steps=current is not None and not no_run)
     with progress(f"planning {question.name}") as tell:
         plan = planned(question, time_limit_s, tell, how, (requests, most_requests, seed))
-        if current is not None:
+        if fleet is not None:
             steps = None if no_run else (requests or N_STEP_REQUESTS, seed or 0)
-            plan = _beside_current(question, plan, (current, begin), steps, time_limit_s, tell)
+            plan = _beside_current(question, plan, (fleet, begin), steps, time_limit_s, tell)
         front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, tell)
     if question.break_even:
         remark = _break_evens_elsewhere(len(question.break_even), scenario, overrides or ())
         plan = plan.model_copy(update={"notes": (*plan.notes, remark)})
+    write_files((figure, partial(_draw, front, found)))
     _print(with_inputs(plan, question), front, found, explain, format_)
-    if figure is not None:
-        _draw(front, found, figure)
+    check_promise(plan)
 
 
 def _print(
@@ -206,6 +215,19 @@ def _check_runs(how: How, stated: "Mapping[str, int | None]", current: Path | No
         raise UsageError("--certify: is about one plan, not about --pareto or --sensitivity (one of them at a time)")
 
 
+def _check_memory(
+    question: "Scenario", how: How, runs: tuple[int | None, int | None, int | None], *, has_steps: bool
+) -> None:
+    """Raises InputError where there is not the memory for the runs of a plan, or of the steps to it."""
+    from planner.executor import RunQuestion
+
+    requests, most, _ = runs
+    if how in (How.KEPT, How.CERTIFIED):
+        check_memory(question, RunQuestion(requests or N_REQUESTS, most_requests=most))
+    elif has_steps:
+        check_memory(question, RunQuestion(requests or N_STEP_REQUESTS))
+
+
 def _date(text: str | None, current: Path | None) -> "date | None":
     """The day that is given. Raises UsageError."""
     from datetime import date
@@ -231,10 +253,19 @@ def _check_growth(question: "Scenario", begin: "date | None") -> None:
         raise UsageError(f"--from-date: {what} (--set growth_fraction_per_month=0.05)")
 
 
+def _fleet(question: "Scenario", path: Path) -> "StatedFleet":
+    """The fleet that stands, read before any plan is sought. Raises InputError or InfeasibleError."""
+    from planner.studies.current import check_fleet, stated_fleet
+
+    fleet = stated_fleet(path)
+    check_fleet(question, fleet, data_dirs())
+    return fleet
+
+
 def _beside_current(
     question: "Scenario",
     plan: "Plan",
-    stated: "tuple[Path, date | None]",
+    stated: "tuple[StatedFleet, date | None]",
     runs: tuple[int, int] | None,
     time_limit_s: float,
     tell: "Callable[[str], None]",
@@ -243,8 +274,8 @@ def _beside_current(
     from planner.executor import RunQuestion
     from planner.studies.current import Asked, current_fleet
 
-    path, begin = stated
-    asked = Asked(path, time_limit_s, None if runs is None else RunQuestion(*runs), begin)
+    fleet, begin = stated
+    asked = Asked(fleet, time_limit_s, None if runs is None else RunQuestion(*runs), begin)
     return plan.model_copy(update={"current": current_fleet(question, plan, asked, data_dirs(), tell)})
 
 
@@ -256,7 +287,19 @@ def planned(
     runs: tuple[int | None, int | None, int | None] = (None, None, None),
 ) -> "Plan":
     """The plan; run with so many requests, up to so many, and a seed, by default where it promises latency."""
-    how = how or _how(question, certify=False, no_run=False)
+    from planner.scenario import question_notes
+
+    with noted_where_infeasible(lambda: question_notes(question)):
+        return _planned(question, time_limit_s, tell, how or _how(question, certify=False, no_run=False), runs)
+
+
+def _planned(
+    question: "Scenario",
+    time_limit_s: float,
+    tell: "Callable[[str], None]",
+    how: How,
+    runs: tuple[int | None, int | None, int | None],
+) -> "Plan":
     if how is How.CERTIFIED:
         from planner.studies.certify import certified_plan
 
@@ -322,4 +365,3 @@ def _draw(front: "Front | None", found: "Sensitivity | None", figure: Path) -> N
         write_front(front, figure)
     elif found is not None:
         write_tornado(found, figure)
-    typer.echo(f"wrote {figure}", err=True)

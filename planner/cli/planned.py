@@ -6,28 +6,59 @@ from typing import TYPE_CHECKING
 
 from planner.cli.common import with_inputs
 from planner.cli.progress import progress
+from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
     from planner.results import Plan
+    from planner.scenario import Scenario
 
 
-def plan_of(name: str, overrides: Sequence[str], time_limit_s: float) -> "Plan":
-    """The plan of a file, or of a scenario.
+def plans_of(asked: Sequence[tuple[str, Sequence[str]]], time_limit_s: float) -> "list[Plan]":
+    """The plans of files, or of scenarios; all files are read before any scenario is planned.
+
+    Args:
+        asked: names of files and scenarios, each with its `--set` overrides.
+        time_limit_s: seconds that the search of one plan may take.
 
     Raises:
         UsageError: keys of a scenario are changed, and a plan is given.
         InputError, InfeasibleError, UndecidedError: these name it.
     """
-    from planner.cli.optimize import planned
-    from planner.errors import InfeasibleError, UndecidedError, UsageError
-    from planner.results import plan_from
-    from planner.scenario import read_scenario
+    read = [(name, _read(name, overrides)) for name, overrides in asked]
+    return [_planned(name, found, time_limit_s) for name, found in read]
 
-    if (text := _plan_text(name)) is not None:
-        if overrides:
-            raise UsageError(f"--set: changes a scenario, and {name} is a plan")
-        return plan_from(text, name)
-    question = read_scenario(name, overrides)
+
+def check_promise(plan: "Plan") -> None:
+    """Say at the end that a run does not keep the promise of a plan. Raises UndecidedError or CheckFailedError."""
+    from planner.errors import CheckFailedError, UndecidedError
+
+    if plan.slo_run is None or plan.slo_run.outcome not in ("not kept", "undecided"):
+        return
+    from planner.report import words
+
+    error = UndecidedError if plan.slo_run.outcome == "undecided" else CheckFailedError
+    raise error(f"{plan.scenario}: {words.slo_run(plan)}")
+
+
+def _read(name: str, overrides: Sequence[str]) -> "Plan | Scenario":
+    from planner.errors import UsageError
+    from planner.results import plan_from
+
+    if (text := _plan_text(name)) is None:
+        return scenario_read(name, overrides)
+    if overrides:
+        raise UsageError(f"--set: changes a scenario, and {name} is a plan")
+    return plan_from(text, name)
+
+
+def _planned(name: str, question: "Plan | Scenario", time_limit_s: float) -> "Plan":
+    """A plan as it is, or that of a scenario. Raises as `plans_of` does."""
+    from planner.cli.optimize import planned
+    from planner.errors import InfeasibleError, UndecidedError
+    from planner.results import Plan
+
+    if isinstance(question, Plan):
+        return question
     with progress(f"planning {name}") as tell:
         try:
             return with_inputs(planned(question, time_limit_s, tell), question)

@@ -1,15 +1,19 @@
 """`planner predict`: one model on one instance."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json, print_rich
+from planner.cli.common import Format, FormatOption, print_json, print_rich, write_files
 from planner.cli.completion import hardware_names
 from planner.cli.draft_options import AcceptanceOption, DraftModelOption, DraftTokensOption, asked_drafts
 from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
 from planner.cli.progress import progress
+
+if TYPE_CHECKING:
+    from planner.studies.predict import PredictQuestion
 
 MILLISECONDS = 1000.0
 MOST_SHOWN = 100
@@ -91,6 +95,8 @@ def predict(
     )
     with progress(f"predicting {model} on {hardware}"):
         found = predicted(question)
+    if found.fits_any_prompt:
+        write_files((figure, partial(_draw, question)))
     if format_ is Format.JSON:
         print_json(found.answer())
     else:
@@ -99,12 +105,13 @@ def predict(
         print_rich(*prediction_tables(found))
     if not found.fits_any_prompt:
         raise InfeasibleError(shortfall(found))
-    if figure is not None:
-        from planner.report import write_roofline
-        from planner.studies.predict import roofline_survey
 
-        write_roofline(roofline_survey(question), figure)
-        typer.echo(f"wrote {figure}", err=True)
+
+def _draw(question: "PredictQuestion", figure: Path) -> None:
+    from planner.report import write_roofline
+    from planner.studies.predict import roofline_survey
+
+    write_roofline(roofline_survey(question), figure)
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:
@@ -136,7 +143,7 @@ def check_figure(path: Path | None) -> None:
         InputError: it cannot be written. A folder that is not there is no hindrance: it is made.
     """
     from planner.errors import UsageError
-    from planner.files import check_writable
+    from planner.files import check_writable, check_writable_folder
 
     if path is None:
         return
@@ -144,3 +151,5 @@ def check_figure(path: Path | None) -> None:
         raise UsageError(f"--figure {path}: is neither .png nor .svg")
     if path.parent.exists():
         check_writable(path)
+    else:
+        check_writable_folder(path.parent)

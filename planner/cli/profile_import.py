@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json
+from planner.cli.common import ForceOption, Format, FormatOption, print_json
 from planner.notes import Note, note
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def import_config(
         Path | None,
         typer.Option(metavar="FILE", help="The checkpoint's model.safetensors.index.json; a warning where it differs."),
     ] = None,
+    force: ForceOption = False,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Make a model profile from a config; refuse what cannot be mapped rather than guess.
@@ -44,7 +45,7 @@ def import_config(
     Says how many parameters the shapes have, part by part. The file bears the profile's name, so that `planner profiles
     check` takes it as it is.
     """
-    from planner.files import write_text
+    from planner.files import check_new, write_text
     from planner.profiles.importer import import_profile
     from planner.profiles.weights_index import weights_index
 
@@ -54,6 +55,7 @@ def import_config(
     found = import_profile(path, names(name, out), precision, title)
     file = None if out is None else out / f"{found.name}{SUFFIX}" if out.is_dir() else out
     if file is not None:
+        check_new(file, force)
         write_text(file, found.text)
     if format_ is Format.JSON:
         print_json(fields(found, (stated, tensors), file))
@@ -109,11 +111,15 @@ def stated_parameters(text: str | None) -> "StatedSize | None":
 
 
 def parameter_lines(found: "ImportedProfile") -> list[str]:
-    """Parameters in total, active ones, and those of each part."""
+    """Parameters in total, active ones, and those of each part; number formats."""
     total = found.n_parameters
     parts = sorted(found.parameters_by_part.items(), key=lambda item: -item[1])
     rows = [f"  {part.replace('_', ' '):<15}{n:>22,}{n / total:>8.1%}" for part, n in parts]
-    return [f"{found.name}: {total:,} parameters, {found.n_active_parameters:,} active per token", *rows]
+    return [
+        f"{found.name}: {total:,} parameters, {found.n_active_parameters:,} active per token",
+        *rows,
+        f"  {found.formats_text}",
+    ]
 
 
 def warnings(found: "ImportedProfile", against: "Against") -> list[Note]:
@@ -162,11 +168,15 @@ def next_step(found: "ImportedProfile", file: Path | None) -> str:
 def fields(found: "ImportedProfile", against: "Against", file: Path | None) -> dict[str, Any]:
     """The answer as JSON."""
     parameters = {"total": found.n_parameters, "active": found.n_active_parameters, "parts": found.parameters_by_part}
+    stored = found.profile.checkpoint
     return {
         "schema": "planner.import/1",
         "name": found.name,
         "file": None if file is None else str(file),
         "parameters": parameters,
+        "precision": found.profile.precision,
+        "formats": {} if stored is None else stored.model_dump(mode="json")["formats"],
+        "kv_precision": None if stored is None else stored.kv_precision,
         "not_mapped": [*found.unmapped],
         "by_default": dict(found.assumed),
         "warnings": warnings(found, against),

@@ -1,7 +1,6 @@
 """`planner report`: a case as a folder of Markdown and figures."""
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,14 +8,13 @@ import typer
 
 from planner.cli.common import ScenarioArgument, SetOption, TimeLimitOption, data_dirs
 from planner.cli.progress import progress
+from planner.cli.trace_options import say_readings
 
 if TYPE_CHECKING:
     from planner.results import BreakEvenResult, Case
     from planner.scenario import Scenario
 
 TIME_LIMIT_S = 60.0
-SIZE_MAP = re.compile(r'^schema\s*=\s*"planner\.size-map/', re.MULTILINE)
-"""What only a file of many demands has."""
 
 
 def report(
@@ -33,18 +31,23 @@ def report(
     folder as it was.
     """
     from planner.errors import CheckFailedError
+    from planner.files import check_writable_folder
+    from planner.profiles.folders import schema_of
     from planner.report import Rerun, check_report, write_report
     from planner.scenario import Move, load_scenario, scenario_path
     from planner.schema import read_text
 
     path, limit_s = scenario_path(scenario), None if time_limit_s == TIME_LIMIT_S else time_limit_s
     original, stated = read_text(path), tuple(overrides or ())
-    if SIZE_MAP.search(original):
+    if not check:
+        check_writable_folder(out)
+    if schema_of(original) == "size-map":
         _report_size_map(path, original, stated, out, check, time_limit_s)
         return
     move = Move(path.resolve().parent, out.resolve(), data_dirs())
     text, changes = move.text(original), tuple(map(move.override, stated))
     question = load_scenario(text, str(path), move.new, changes)
+    say_readings(question)
     again = Rerun(changes, limit_s, move.traces_found_elsewhere(original))
     case = _case(question, time_limit_s)
     if not check:

@@ -12,6 +12,7 @@ from planner.cli.completion import scenario_names
 from planner.cli.gate import GateFormat, GateFormatOption, print_gate
 from planner.cli.new_scenario import new
 from planner.cli.progress import progress
+from planner.cli.trace_options import scenario_read
 
 app = typer.Typer(
     help="Scenarios: start one, check one, print the schema.", no_args_is_help=True, rich_markup_mode=None
@@ -78,14 +79,14 @@ def _scenarios(files: Iterable[str], skip_others: bool) -> Iterator[str]:
 def _held(file: str) -> str:
     """What is said of a scenario that holds. Raises PlannerError where it does not."""
     from planner.optimizer import posed
-    from planner.scenario import read_scenario
+    from planner.scenario import question_notes
 
-    scenario = read_scenario(file)
+    scenario = scenario_read(file)
     for name in scenario.comparisons:
         scenario.compared(name)
     problem = posed(scenario, data_dirs())
     counts = f"{len(scenario.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes"
-    return f"{file}: holds ({counts})"
+    return "\n".join([f"{file}: holds ({counts})", *(f"{file}: note: {text}" for text in question_notes(scenario))])
 
 
 class SchemaFormat(StrEnum):

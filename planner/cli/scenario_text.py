@@ -15,16 +15,19 @@ import numpy as np
 from planner.cli.common import data_dirs
 from planner.cli.known_prices import rent_of
 from planner.cli.observed_text import observed_facts, observed_notes, planned_req_per_s, request_lengths
+from planner.cli.trace_options import read_notes, trace_keys
 from planner.errors import InputError, Problem, UsageError
 from planner.notes import Note, note
 from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, missing_shapes, model_profile
 from planner.roofline.layouts import largest_instance
+from planner.scenario import is_path, seen_from
 from planner.studies.instance_size import RequestLengths, accelerators_per_instance
-from planner.workload import Trace, read_trace
+from planner.workload import Trace
 from planner.workload.observed import Observed, observed
 from planner.workload.observed.request_table import parsed_columns
 from planner.workload.requests import trace_path
-from planner.workload.trace_arrivals import Dispersion, dispersion, rate_req_per_s
+from planner.workload.trace_arrivals import Dispersion, dispersion, rate_req_per_s, squared_cv
+from planner.workload.traces import AS_FOUND, TraceReading, trace_read
 
 COMMAND = "planner scenario new"
 TWO_SITES = ("prfaas-1t", "h20-141gb")
@@ -39,8 +42,6 @@ INVENTORY, REMOTE_INVENTORY = 64, 32
 """Accelerators at the local and the remote site where no demand sizes them."""
 A_DEMAND = 1.0
 """Rate of one site about which nothing is said [req/s]."""
-SQUARED_CV = (0.01, 16.0)
-"""Least and greatest dispersion that the gaps between arrivals can state."""
 P90_SIGMAS = 1.2816
 """Standard deviations from the median of a normal distribution to its P90."""
 
@@ -72,6 +73,7 @@ class Wanted:
     path: Path
     trace: Path | None = None
     columns: str | None = None
+    reading: TraceReading = AS_FOUND
     one_site: bool = False
     model: str | None = None
     hardware: str | None = None
@@ -117,7 +119,7 @@ class _Draft:
         self.seen: Observed | None = None
         self.trace: tuple[Path, Trace] | None = None
         if wanted.trace is not None:
-            self.seen, self.trace = _read(wanted.trace, wanted.columns)
+            self.seen, self.trace = _read(wanted.trace, wanted.columns, wanted.reading)
         self.unstated = CHAT if wanted.one_site else DOCUMENTS
 
     def text(self) -> str:
@@ -213,7 +215,9 @@ class _Draft:
     def _price(self, name: str, option: str) -> dict[str, str]:
         chip: HardwareProfile = _found(hardware_profile, name, option)
         is_stated = option == "--hardware" and self.wanted.price is not None
-        rent, is_known = rent_of(chip.name, _figure(self.wanted.price or 0.0) if is_stated else None)
+        rent, is_known = rent_of(
+            "" if is_path(name) else chip.name, _figure(self.wanted.price or 0.0) if is_stated else None
+        )
         if not is_known:
             said = f"no price of {chip.name} is known: 1 USD an hour is written, so that cost counts them"
             self.notes.append(note("price-to-edit", said))
@@ -222,7 +226,7 @@ class _Draft:
 
     def _seen(self, profile: str) -> str:
         """A profile's name, or its path as the scenario's folder sees it."""
-        return _from_folder(self.wanted.path, Path(profile)) if profile.endswith(".toml") else profile
+        return seen_from(self.wanted.path.resolve().parent, profile)
 
     def _seen_facts(self, seen: Observed) -> dict[str, Any]:
         """What was observed, as the workload states it."""
@@ -232,9 +236,11 @@ class _Draft:
 
     def _trace_facts(self, path: Path, trace: Trace) -> dict[str, Any]:
         """What a first read of a trace tells: lengths, rate, and how bursty it is."""
+        self.notes += read_notes(trace)
         rate, found = rate_req_per_s(trace.arrival_s), dispersion(trace.arrival_s)
+        keys = trace_keys(_from_folder(self.wanted.path, path), trace, self.wanted.reading)
         return {
-            "path": json.dumps(_from_folder(self.wanted.path, path)),
+            "table": ", ".join(f"{key} = {json.dumps(value)}" for key, value in keys.items()),
             "n_requests": trace.n_requests,
             "mean_tokens": round(float(trace.total_tokens.mean())),
             "req_per_s": rate and _figure(rate),
@@ -279,21 +285,20 @@ def _burst(found: Dispersion | None) -> dict[str, Any] | None:
     """How bursty arrivals are, and what gaps can state of it."""
     if found is None:
         return None
-    low, high = SQUARED_CV
     return {
         "dispersion": _figure(found.value, 3),
-        "squared_cv": _figure(min(max(found.value, low), high), 3),
+        "squared_cv": _figure(squared_cv(found), 3),
         "window_s": _figure(found.window_s, 3),
         "n_windows": found.n_windows,
     }
 
 
-def _read(file: Path, columns: str | None) -> tuple[Observed | None, tuple[Path, Trace] | None]:
+def _read(file: Path, columns: str | None, reading: TraceReading) -> tuple[Observed | None, tuple[Path, Trace] | None]:
     """What a file tells of a demand, or the trace that it is."""
     named = None if columns is None else parsed_columns(columns)
     path = file if file.exists() else trace_path(str(file), Path.cwd(), data_dirs())
-    seen = observed(path, named)
-    return seen, None if seen is not None else (path, read_trace(path, "auto"))
+    seen = observed(path, named, reading)
+    return seen, None if seen is not None else (path, trace_read(path, reading))
 
 
 def _from_folder(scenario: Path, other: Path) -> str:

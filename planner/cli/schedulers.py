@@ -1,5 +1,6 @@
 """`planner schedulers`: what the system's own scheduling is worth."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,9 @@ from planner.cli.common import (
     data_dirs,
     print_json,
     print_rich,
+    write_files,
 )
+from planner.cli.memory import check_memory
 from planner.cli.progress import progress_bar
 from planner.cli.simulate import (
     LoadOption,
@@ -25,6 +28,7 @@ from planner.cli.simulate import (
     WorkersOption,
     plan_of,
 )
+from planner.cli.trace_options import scenario_read
 
 
 def schedulers(
@@ -45,22 +49,19 @@ def schedulers(
     """Run a plan under bursts, a day and a brownout: as planned, and with the short-term and long-term schedulers."""
     from planner.cli.predict import check_figure
     from planner.executor import RunQuestion
-    from planner.report import check_folder, write_schedulers
+    from planner.jobs import Workers
+    from planner.report import write_schedulers
     from planner.report.scheduler_tables import scheduler_tables
-    from planner.scenario import read_scenario
     from planner.studies.scheduling import compare_schedulers
 
     question = RunQuestion(requests, seed, load, replications)
     check_figure(figure)
-    if figure is not None:
-        check_folder(figure)
-    asked = read_scenario(scenario, overrides or ())
+    asked = scenario_read(scenario, overrides or ())
+    check_memory(asked, question, Workers(workers), keep=True)
     planned = plan_of(asked, plan, time_limit_s)
     with progress_bar(f"running {asked.name}") as say:
         found, series = compare_schedulers(asked, planned, question, data_dirs(), lambda _, done: say(done), workers)
-    if figure is not None:
-        write_schedulers(found, series, figure)
-        typer.echo(f"wrote {figure}", err=True)
+    write_files((figure, partial(write_schedulers, found, series)))
     if format_ is Format.JSON:
         print_json(found.answer())
     else:

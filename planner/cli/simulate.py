@@ -1,6 +1,8 @@
 """`planner simulate`: a plan run request by request."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +18,11 @@ from planner.cli.common import (
     data_dirs,
     print_json,
     print_rich,
+    write_files,
 )
+from planner.cli.memory import check_memory
 from planner.cli.progress import progress, progress_bar
+from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
     from planner.executor import RunQuestion
@@ -111,28 +116,23 @@ def simulate(
     A run too short to tell whether what the scenario promises is kept goes on, and says what is left undecided.
     """
     from planner.executor import RunQuestion
-    from planner.scenario import read_scenario
 
     most = most_requests_of(requests, most_requests)
     question = RunQuestion(requests, seed, load, replications, full, concurrency, most)
     check_files(records, trace, figure)
     by = workers_of(workers, dask)
-    asked = read_scenario(scenario, overrides or ())
+    asked = scenario_read(scenario, overrides or ())
+    wanted = any(path is not None for path in (records, trace, figure))
+    check_memory(asked, replace(question, most_requests=most_requests), by, keep=wanted)
     planned = plan_of(asked, plan, time_limit_s)
     if period is None and len(planned.periods) > 1:
         check_one_run(records=records, trace=trace, figure=figure, periods=[one.name for one in planned.periods])
-    wanted = any(path is not None for path in (records, trace, figure))
     run, kept = _run(asked, planned, question, period, wanted, by)
     if kept is not None:
         from planner.report import write_records, write_timeline
 
-        for path, write in ((records, write_records), (trace, write_timeline)):
-            if path is not None:
-                write(kept, path)
-                typer.echo(f"wrote {path}", err=True)
-        if figure is not None:
-            with progress(f"drawing {figure}"):
-                draw(asked, planned, run, kept, figure, time_limit_s)
+        drawn = partial(draw, asked, planned, run, kept, time_limit_s)
+        write_files((records, partial(write_records, kept)), (trace, partial(write_timeline, kept)), (figure, drawn))
     if format_ is Format.JSON:
         print_json(run.answer())
     else:
@@ -183,7 +183,7 @@ def workers_of(n_processes: int, dask: str | None) -> "Workers":
 
 
 def draw(
-    scenario: "Scenario", plan: "Plan", run: "Run", records: "RunRecords", path: Path, time_limit_s: float
+    scenario: "Scenario", plan: "Plan", run: "Run", records: "RunRecords", time_limit_s: float, path: Path
 ) -> None:
     """Draw a run, and what was predicted of it."""
     from planner.report import run_chart, write_run_figure
@@ -191,9 +191,9 @@ def draw(
 
     rate = run.offered_req_per_s
     fleet = plan if run.period is None else plan.in_period(plan.period(run.period))
-    predicted = None if rate is None else predicted_ttft(scenario, fleet, rate, data_dirs(), time_limit_s)
-    write_run_figure(run_chart(run, records, {k.name: k.capacity_gbps for k in plan.links}, predicted), path)
-    typer.echo(f"wrote {path}", err=True)
+    with progress(f"drawing {path}"):
+        predicted = None if rate is None else predicted_ttft(scenario, fleet, rate, data_dirs(), time_limit_s)
+        write_run_figure(run_chart(run, records, {k.name: k.capacity_gbps for k in plan.links}, predicted), path)
 
 
 def check_one_run(periods: Sequence[str], **files: Path | None) -> None:
@@ -214,17 +214,16 @@ def check_files(records: Path | None, trace: Path | None, figure: Path | None) -
     """
     from planner.cli.predict import check_figure
     from planner.errors import UsageError
-    from planner.report import check_folder, check_record_file
+    from planner.files import check_writable
+    from planner.report import check_record_file
 
     check_figure(figure)
-    if figure is not None:
-        check_folder(figure)
     if records is not None:
         check_record_file(records)
     if trace is not None:
         if trace.suffix.lower() != ".json":
             raise UsageError(f"--trace {trace}: is not .json")
-        check_folder(trace)
+        check_writable(trace)
 
 
 def plan_of(scenario: "Scenario", path: Path | None, time_limit_s: float) -> "Plan":

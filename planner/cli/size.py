@@ -8,15 +8,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import MOST_SEED, Format, FormatOption, TimeLimitOption, data_dirs, print_json, print_rich
+from planner.cli.common import (
+    MOST_SEED,
+    ForceOption,
+    Format,
+    FormatOption,
+    TimeLimitOption,
+    data_dirs,
+    noted_where_infeasible,
+    print_json,
+    print_rich,
+    write_files,
+)
 from planner.cli.completion import hardware_names
 from planner.cli.draft_options import AcceptanceOption, DraftModelOption, DraftTokensOption, asked_drafts
 from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
 from planner.cli.progress import progress
+from planner.cli.trace_options import (
+    BlockTokensOption,
+    SkipInvalidOption,
+    TimeUnitOption,
+    asked_reading,
+    read_notes,
+    trace_keys,
+)
 
 if TYPE_CHECKING:
     from planner.scenario import Price
     from planner.workload import Workload
+    from planner.workload.traces import TraceReading
 
 COMMAND = "planner size"
 MILLISECONDS = 1000.0
@@ -41,7 +61,12 @@ def size(
         typer.Option("--input", metavar="TOKENS", help="Prompts: a length, or lognormal:MEAN,SIGMA[,LOW,HIGH]."),
     ] = None,
     output: Annotated[str | None, typer.Option(metavar="TOKENS", help="Answers, in the same way.")] = None,
-    trace: Annotated[Path | None, typer.Option("--from", metavar="TRACE", help="Lengths of recorded requests.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--from", metavar="TRACE", help="Lengths and arrivals of recorded requests.")
+    ] = None,
+    time_unit: TimeUnitOption = None,
+    block_tokens: BlockTokensOption = None,
+    skip_invalid: SkipInvalidOption = False,
     ttft_ms: Annotated[float | None, typer.Option(metavar="MS", help="Promise on the time to first token.")] = None,
     tpot_ms: Annotated[float | None, typer.Option(metavar="MS", help="Promise on the time per output token.")] = None,
     percentile: Annotated[float, typer.Option(metavar="P", help="Of the requests that promises are kept for.")] = 90.0,
@@ -62,7 +87,7 @@ def size(
     write: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the scenario of the prefill and decode pools.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: ForceOption = False,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
@@ -71,13 +96,16 @@ def size(
     Layouts and instance sizes that fit model and accelerators are tried; both fleets are then run request by request.
     """
     from planner.errors import InfeasibleError, UsageError
+    from planner.files import check_new, write_text
     from planner.studies.size import SizeQuestion, sized
 
     if no_run and requests is not None:
         raise UsageError("--requests: is about runs, and --no-run asks for none")
-    _check_file(write, force)
+    if write is not None:
+        check_new(write, force)
     directory = Path() if write is None else write.resolve().parent
-    workload, recorded = _workload(input_, output, trace, directory)
+    reading = asked_reading(trace, time_unit, block_tokens, skip_invalid)
+    workload, recorded = _workload(input_, output, trace, reading, directory)
     kinds = tuple(part.strip() for part in hardware.split(","))
     prices, assumed = _prices(kinds, price)
     question = SizeQuestion(
@@ -96,8 +124,10 @@ def size(
         drafts=asked_drafts(draft_tokens, acceptance, draft_model),
         data_dirs=tuple(data_dirs()),
     )
-    with progress(f"sizing {model}") as say:
+    with progress(f"sizing {model}") as say, noted_where_infeasible(question.unusual_values):
         found = sized(question, None if no_run else requests or N_REQUESTS, seed, time_limit_s, say)
+    if found.scenario_text is not None:
+        write_files((write, lambda path: write_text(path, found.scenario_text or "")))
     if format_ is Format.JSON:
         print_json(found.size.answer())
     else:
@@ -109,41 +139,30 @@ def size(
     if write is not None:
         if found.scenario_text is None:
             raise InfeasibleError(f"{COMMAND}: no prefill and decode pools keep the promises: {write} is not written")
-        from planner.files import write_text
-
-        write_text(write, found.scenario_text)
         typer.echo(f"{write}: plan it with: planner optimize {shlex.quote(str(write))}", err=True)
 
 
-def _check_file(write: Path | None, force: bool) -> None:
-    """Say before any work that a scenario cannot be written. Raises InputError."""
-    from planner.errors import InputError, Problem
-    from planner.files import check_writable
-
-    if write is None:
-        return
-    if os.path.lexists(write) and not force:
-        raise InputError(Problem(str(write), "", "exists already", "a new name, or --force to write over it"))
-    check_writable(write)
-
-
 def _workload(
-    input_: str | None, output: str | None, trace: Path | None, directory: Path
+    input_: str | None, output: str | None, trace: Path | None, reading: "TraceReading", directory: Path
 ) -> "tuple[Workload, float | None]":
     """What requests ask for, and the rate that a trace recorded. Raises UsageError or InputError."""
     from planner.errors import UsageError
-    from planner.workload import Workload, read_trace
+    from planner.workload import Workload
 
     if trace is not None:
         from planner.workload.requests import trace_path
         from planner.workload.trace_arrivals import rate_req_per_s
+        from planner.workload.traces import trace_read
 
         if input_ is not None or output is not None:
             raise UsageError("--from: brings its own lengths (this, or --input and --output)")
         path = trace if trace.exists() else trace_path(str(trace), Path.cwd(), data_dirs())
-        recorded = rate_req_per_s(read_trace(path, "auto").arrival_s)
+        found = trace_read(path, reading)
+        for said in read_notes(found):
+            typer.echo(f"note: {said}", err=True)
         shown = Path(os.path.relpath(path.resolve(), directory.resolve())).as_posix()
-        return Workload.model_validate({"trace": {"path": shown}}), recorded
+        stated = {"trace": trace_keys(shown, found, reading)}
+        return Workload.model_validate(stated), rate_req_per_s(found.arrival_s)
     if input_ is None or output is None:
         raise UsageError("--input, --output: both are needed, or --from TRACE")
     lengths = {"lengths": _lengths("--input", input_), "output_lengths": _lengths("--output", output)}
@@ -186,10 +205,14 @@ def _prices(kinds: tuple[str, ...], text: str | None) -> "tuple[dict[str, Price]
     """Rents by accelerator, and those that nobody knows. Raises UsageError or InputError."""
     from planner.cli.known_prices import rent_of
     from planner.errors import UsageError, printable
-    from planner.profiles import hardware_profile
-    from planner.scenario import Price
+    from planner.profiles import hardware_profile, labels
+    from planner.scenario import Price, is_path
 
-    names = [hardware_profile(kind).name for kind in kinds]
+    chips = {kind: hardware_profile(kind) for kind in kinds}
+    names = list(dict.fromkeys(chip.name for chip in chips.values()))
+    files = {chip.name for kind, chip in chips.items() if is_path(kind)}
+    called = {label.casefold(): chip.name for chip in chips.values() for label in labels(chip)}
+    called |= {kind.casefold(): chip.name for kind, chip in chips.items()}
     stated: dict[str, float] = {}
     for part in (text or "").split(",") if text is not None else ():
         name, has_name, usd = part.strip().rpartition("=")
@@ -197,14 +220,14 @@ def _prices(kinds: tuple[str, ...], text: str | None) -> "tuple[dict[str, Price]
             value = float(usd)
         except ValueError:
             value = -1.0
-        known = hardware_profile(name).name if has_name else names[0] if len(names) == 1 else ""
+        known = called.get(name.casefold(), "") if has_name else names[0] if len(names) == 1 else ""
         if not (isfinite(value) and 0 < value <= 1e6) or known not in names:
             each = ",".join(f"{name}=USD" for name in names)
             raise UsageError(f"--price {printable(text or '', 100)}: is no price (above 0, as {each})")
         stated[known] = value
     prices, unknown = {}, []
     for name in names:
-        rent, is_known = rent_of(name, str(stated[name]) if name in stated else None)
+        rent, is_known = rent_of("" if name in files else name, str(stated[name]) if name in stated else None)
         unknown += [] if is_known else [name]
         stated_rent = {**rent._asdict(), "usd_per_accelerator_hour": float(rent.usd_per_accelerator_hour)}
         prices[name] = Price.model_validate(stated_rent)

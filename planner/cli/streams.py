@@ -29,24 +29,27 @@ PLAIN = {
 }
 """Characters that answers and messages use, and how they are written in ASCII."""
 HANDLER = "planner.plain"
-STDOUT, STDERR = 1, 2
-"""Descriptors that a process is started with."""
+STDOUT = 1
+"""Descriptor of the standard output that a process is started with."""
 
 
 def reserve_stdout() -> None:
-    """Standard output for what Python prints: from now on what libraries write to descriptor 1 goes to stderr.
+    """Standard output for what Python prints: from now on what libraries write to descriptor 1 goes nowhere.
 
     Solvers written in C announce themselves there, past `sys.stdout`, and what they keep in a buffer comes out when the
-    process ends; so descriptor 1 is not given back. A `sys.stdout` that is something else already stays as it is.
+    process ends; worker processes that are interrupted while they start print their traceback there. So descriptor 1
+    is not given back. A `sys.stdout` that is something else already stays as it is.
     """
+    from planner.files import OWN_OUTPUTS
+
     stdout = sys.stdout
     if stdout is not sys.__stdout__ or not isinstance(stdout, TextIOWrapper) or stdout.fileno() != STDOUT:
         return
     answers = os.dup(STDOUT)
-    try:
-        os.dup2(STDERR, STDOUT)
-    except OSError:  # stderr is closed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, STDOUT)
+    os.close(nowhere)
+    OWN_OUTPUTS[0] = answers
     binary = open(answers, "wb", buffering=0 if stdout.write_through else -1, closefd=False)  # noqa: SIM115
     sys.stdout = TextIOWrapper(
         binary,

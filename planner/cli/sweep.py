@@ -1,5 +1,6 @@
 """`planner sweep`: one plan per point of a grid of scenario keys."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from planner.cli.common import (
     data_dirs,
     print_json,
     print_rich,
+    write_files,
 )
 from planner.cli.progress import progress
 from planner.cli.simulate import DaskOption, WorkersOption, workers_of
@@ -72,10 +74,7 @@ def _give(found: "PlanSweep", table: Path | None, figure: Path | None, format_: 
     from planner.report import write_sweep_csv, write_sweep_figure
     from planner.report.sweep_tables import sweep_tables
 
-    for path, write in ((table, write_sweep_csv), (figure, write_sweep_figure)):
-        if path is not None:
-            write(found, path)
-            typer.echo(f"wrote {path}", err=True)
+    write_files((table, partial(write_sweep_csv, found)), (figure, partial(write_sweep_figure, found)))
     if format_ is Format.JSON:
         print_json(found.answer())
     else:
@@ -130,9 +129,8 @@ def check_files(table: Path | None, figure: Path | None) -> None:
         InputError: a folder is not there.
     """
     from planner.cli.predict import check_figure
-    from planner.report import check_folder
+    from planner.files import check_writable
 
     check_figure(figure)
-    for path in (table, figure):
-        if path is not None:
-            check_folder(path)
+    if table is not None:
+        check_writable(table)

@@ -1,5 +1,7 @@
 """`planner validate`: a plan's promises against its run."""
 
+from dataclasses import replace
+
 from planner.cli.common import (
     Format,
     FormatOption,
@@ -10,6 +12,7 @@ from planner.cli.common import (
     print_json,
     print_rich,
 )
+from planner.cli.memory import check_memory
 from planner.cli.progress import progress_bar
 from planner.cli.simulate import (
     DaskOption,
@@ -23,6 +26,7 @@ from planner.cli.simulate import (
     most_requests_of,
     workers_of,
 )
+from planner.cli.trace_options import scenario_read
 
 
 def validate(
@@ -48,12 +52,12 @@ def validate(
     from planner.executor import RunQuestion
     from planner.report import broken_promises, undecided_promises
     from planner.report.validation_tables import validation_tables
-    from planner.scenario import read_scenario
     from planner.studies.validation import validate as validated
 
     question = RunQuestion(requests, seed, load, replications, most_requests=most_requests_of(requests, most_requests))
     by = workers_of(workers, dask)
-    asked = read_scenario(scenario, overrides or ())
+    asked = scenario_read(scenario, overrides or ())
+    check_memory(asked, replace(question, most_requests=most_requests), by)
     with progress_bar(f"validating {asked.name}") as say:
         found = validated(asked, question, data_dirs(), time_limit_s, lambda text, part: say(part, text), by, period)
     if format_ is Format.JSON:

@@ -18,7 +18,7 @@ from planner.deploy.pods import KUSTOMIZATION, kustomization
 from planner.deploy.refusals import ON_KUBERNETES, Target, check, engine_of
 from planner.deploy.versions import EngineName
 from planner.errors import InputError, Problem
-from planner.files import ASIDE
+from planner.files import ASIDE, check_writable_folder
 from planner.results import Plan
 
 SCRIPT_MODE = 0o111
@@ -69,8 +69,9 @@ def check_export_folder(out_dir: Path) -> None:
     """Say before any work that an export cannot be put into a folder.
 
     Raises:
-        InputError: it is no folder, or holds anything that is not an earlier export.
+        InputError: it is no folder, holds anything that is not an earlier export, or cannot be replaced where it is.
     """
+    check_writable_folder(Path(os.path.realpath(out_dir)).parent)
     with _told(out_dir):
         if out_dir.exists() and any(out_dir.iterdir()) and not (out_dir / FILE).is_file():
             problem = Problem(str(out_dir), "", "is not empty, and holds no earlier export", "a new or an empty folder")

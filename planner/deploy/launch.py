@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from planner.deploy.comments import comments
 from planner.deploy.deployment import Deployment, Group, Unit
 from planner.deploy.engine_args import (
     BOOTSTRAP_PORT,
@@ -152,7 +153,7 @@ def _start_script(deployment: Deployment, unit: Unit, engine: EngineName) -> str
     last = len(where) - 1
     words = (
         f"Starts an instance of {pool.name}: {pool.role} on {unit.n_accelerators} x {pool.hardware}.\n"
-        f"# Call it with the number of the instance, 0 to {last}, on the machine that hosts[number] names."
+        f"Call it with the number of the instance, 0 to {last}, on the machine that hosts[number] names."
     )
     hosts = " ".join(shlex.quote(place.host) for place in where)
     lines = [f"hosts=({hosts})", f'case "${{1:?which instance: 0 to {last}}}" in']
@@ -168,7 +169,7 @@ def _start_script(deployment: Deployment, unit: Unit, engine: EngineName) -> str
 
 
 def _script(words: str, lines: Sequence[str], command: Sequence[str]) -> str:
-    head = ["#!/usr/bin/env bash", f"# {words}", "set -euo pipefail"]
+    head = ["#!/usr/bin/env bash", *comments(words), "set -euo pipefail"]
     body = ["command=(", *_lines(command, "  "), ")"] if command else []
     return "\n".join([*head, *lines, *body, 'exec "${command[@]}"', ""])
 

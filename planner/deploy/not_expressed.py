@@ -19,6 +19,7 @@ from planner.deploy.versions import (
     EngineName,
     Software,
 )
+from planner.markdown_text import code, escaped, prose
 from planner.results import ServedModel
 from planner.units import number, percent, usd
 
@@ -47,7 +48,7 @@ def not_expressed(deployment: Deployment, target: Target, engine: EngineName) ->
         "Versions": _versions(target, engine),
     }
     head = [
-        f"# What {target} does not say of the plan of {deployment.plan.scenario}",
+        f"# What {target} does not say of the plan of {escaped(deployment.plan.scenario)}",
         "",
         "These files were written from a plan. That they are valid does not prove that anything is scheduled, that a",
         "model loads, or that it serves as planned.",
@@ -56,7 +57,7 @@ def not_expressed(deployment: Deployment, target: Target, engine: EngineName) ->
     for title, found in sections.items():
         told = [*found]
         if told:
-            lines += ["", f"## {title}", "", *(line if line.startswith("|") else f"- {line}" for line in told)]
+            lines += ["", f"## {title}", "", *(line if line.startswith("|") else f"- {prose(line)}" for line in told)]
     return "\n".join([*lines, ""])
 
 
@@ -76,7 +77,11 @@ def _deployed(deployment: Deployment) -> Iterator[str]:
             unit.pool.precision or unit.model.precision,
             unit.kv_precision,
         ]
-        yield f"| {' | '.join(cells)} |"
+        yield _row(*map(escaped, cells))
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _prompts(deployment: Deployment, target: Target) -> Iterator[str]:
@@ -245,7 +250,7 @@ def _cron_lines(deployment: Deployment, scaled: Collection[str]) -> Iterator[str
         yield f"Cron triggers of KEDA for a ScaledObject of your own, in {deployment.parameters.timezone}:"
         yield "| pool | start | end | desiredReplicas |"
         yield "|---|---|---|---|"
-        yield from (f"| {name} | `{m['start']}` | `{m['end']}` | {m['desiredReplicas']} |" for name, m in rows)
+        yield from (_row(escaped(name), code(m["start"]), code(m["end"]), m["desiredReplicas"]) for name, m in rows)
 
 
 def _promise(slo: dict[str, float]) -> str:
@@ -351,4 +356,4 @@ def _versions(target: Target, engine: EngineName) -> Iterator[str]:
     runs_inside = target == "dynamo"
     for software in (ENGINES[engine], *WRITTEN_FOR[target]):
         version = f"as in {DYNAMO_IMAGES[engine]}" if runs_inside and software is ENGINES[engine] else software.version
-        yield f"| {software.name} | {version} | {software.read} |"
+        yield _row(software.name, version, software.read)

@@ -10,6 +10,7 @@ from planner.loading import on_first_use
 
 if TYPE_CHECKING:
     from planner.executor.draws import Draws, drawn_requests
+    from planner.executor.memory import RunMemory
     from planner.executor.periods import simulate_periods
     from planner.executor.run import default_load, simulate
     from planner.executor.run_question import RunQuestion
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "RunQuestion": "run_question",
+    "RunMemory": "memory",
     "default_load": "run",
     "simulate": "run",
     "simulate_periods": "periods",
@@ -32,6 +34,7 @@ __all__ = [
     "Draws",
     "RunQuestion",
     "System",
+    "RunMemory",
     "default_load",
     "drawn_requests",
     "simulate",

@@ -114,10 +114,16 @@ def day(process: DiurnalArrivals) -> tuple[Floats, Floats]:
     return times * process.period_s, times - process.swing_fraction * np.sin(2 * np.pi * times) / (2 * np.pi)
 
 
-def recorded_s(n: int, req_per_s: float | None, arrival_s: Floats) -> Floats:
-    """A trace's own times, again from its start after its last gap, stretched to a rate where one is given [s]."""
+def recorded_s(n: int, req_per_s: float | None, arrival_s: Floats, start: int = 0) -> Floats:
+    """A trace's own times from a row on, round and round, stretched to a rate where one is given [s].
+
+    Between its last request and its first lies a mean gap.
+
+    >>> recorded_s(5, None, np.array([0.0, 1.0, 4.0]), start=1).tolist()
+    [0.0, 3.0, 5.0, 6.0, 9.0]
+    """
     size = arrival_s.size
     span_s = float(arrival_s[-1] - arrival_s[0]) * size / max(size - 1, 1) or float(size)
-    place, turn = np.arange(n) % size, np.arange(n) // size
-    times = turn * span_s + (arrival_s[place] - arrival_s[0])
+    turn, place = np.divmod(start + np.arange(n), size)
+    times = turn * span_s + (arrival_s[place] - arrival_s[start])
     return np.asarray(times if req_per_s is None else times * (size / span_s / req_per_s))

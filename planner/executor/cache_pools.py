@@ -38,11 +38,11 @@ def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: PromptBl
     n_blocks = 0
     if blocks is not None and scenario.execution.cache is not None:
         n_blocks = blocks.n_numbers
-        block, state = block_bytes(scenario), state_bytes(scenario)
+        block, state = block_bytes(scenario, blocks.block_tokens), state_bytes(scenario)
         rule["is_on"], rule["is_ample"] = 1, scenario.execution.cache.bandwidth == "ample"
-        rule["block_tokens"], rule["n_blocks"], rule["block_bytes"] = BLOCK_TOKENS, n_blocks, block
+        rule["block_tokens"], rule["n_blocks"], rule["block_bytes"] = blocks.block_tokens, n_blocks, block
         rule["state_blocks"] = ceil(state / block) if scenario.execution.cache.exact_states else 0
-        rule["interval_blocks"] = scenario.execution.cache.state_interval_tokens // BLOCK_TOKENS
+        rule["interval_blocks"] = scenario.execution.cache.state_interval_tokens // blocks.block_tokens
         limits = scenario.execution.cache.capacity_gb
         caches["capacity_blocks"] = [int(limits[s] * GB / block) if s in limits else UNLIMITED for s in sites]
     return {
@@ -56,11 +56,11 @@ def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: PromptBl
     }
 
 
-def block_bytes(scenario: Scenario) -> float:
+def block_bytes(scenario: Scenario, block_tokens: int = BLOCK_TOKENS) -> float:
     """Bytes of a block: the attention KV of its tokens, index keys included; of a state where there is none [B]."""
     model = scenario.model_profile
     per_token = kv_bytes_per_token(model, scenario.model.kv_precision) + index_key_bytes_per_token(model)
-    return per_token * BLOCK_TOKENS if per_token > 0 else state_bytes(scenario)
+    return per_token * block_tokens if per_token > 0 else state_bytes(scenario)
 
 
 def state_bytes(scenario: Scenario) -> float:

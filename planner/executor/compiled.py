@@ -4,8 +4,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from planner.executor.code_cache import cache_folder
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True, "_nrt": False}
@@ -66,14 +64,7 @@ def compiled_extra(otherwise: object) -> Callable[[Function], Function]:
 
 
 def compiled_entry(function: Function) -> Function:
-    """The function as machine code that Python calls, compiled on its first call and kept for later processes."""
+    """The function as machine code that Python calls, once `load_or_compile` has loaded or compiled it."""
     import numba
 
-    folder, config = cache_folder(), cast(Any, numba.config)
-    if folder is None:
-        return cast(Function, numba.njit(**OPTIONS)(function))
-    previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-    try:
-        return cast(Function, numba.njit(cache=True, **OPTIONS)(function))
-    finally:
-        config.CACHE_DIR = previous
+    return cast(Function, numba.njit(**OPTIONS)(function))

@@ -19,11 +19,12 @@ from planner.executor.columns import filled
 from planner.executor.kernel.records import NONE, REQUEST, Records
 from planner.executor.streams import Stream
 from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, RecordedArrivals, Scenario
-from planner.workload import Trace, Workload, distribution, read_trace
+from planner.workload import Trace, Workload, distribution
 from planner.workload.hits import hit_quantile, ideal_hits
-from planner.workload.requests import trace_path
+from planner.workload.requests import recorded_trace
 
 Floats = NDArray[np.float64]
+GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Draws:
 
     seed: int
     replication: int = 0
+    is_only: bool = False
+    """Of a run of one replication, which replays a trace from its first row."""
 
     def generator(self, name: str) -> np.random.Generator:
         """The generator of a quantity.
@@ -50,6 +53,28 @@ class Contents(NamedTuple):
     total_tokens: NDArray[np.int64]
     cached_tokens: NDArray[np.int64]
     output_tokens: NDArray[np.int64]
+    trace_row: NDArray[np.int64]
+    """Rows of the trace, from 0; 0 of requests that follow none."""
+
+
+def trace_start(n_rows: int, name: str, draws: Draws) -> int:
+    """The row of a trace with which a replication begins: those of replications are spread over the trace.
+
+    Equation:
+        floor(n frac(u + r (sqrt(5) - 1) / 2)), u uniform by the seed and the same for all replications r; 0 of the
+        only replication of a run
+
+    Source:
+        The golden rotation spreads any number of points, which need not be known: Knuth, The Art of Computer
+        Programming 3 (1998), 6.4, theorem S.
+
+    >>> [trace_start(1000, "class all", Draws(1, r)) for r in range(4)]
+    [302, 920, 538, 157]
+    """
+    if draws.is_only:
+        return 0
+    first = Draws(draws.seed).generator(f"{name}: start of the trace").random()
+    return int(n_rows * ((first + draws.replication * GOLDEN) % 1.0))
 
 
 def drawn_requests(
@@ -84,7 +109,7 @@ def drawn_requests(
     else:
         arrival_s = _arrivals(scenario, n, req_per_s, draws, data_dirs)
         classes = _drawn(shares, n, draws, "classes")
-    asked = Contents(*np.zeros((3, n), dtype=np.int64))
+    asked = Contents(*np.zeros((4, n), dtype=np.int64))
     for index, (name, (_, workload)) in enumerate(workloads):
         mine = np.flatnonzero(classes == index) if len(workloads) > 1 else slice(None)
         n_own = n if isinstance(mine, slice) else len(mine)
@@ -104,11 +129,13 @@ def _arrivals(scenario: Scenario, n: int, req_per_s: float, draws: Draws, data_d
         case DiurnalArrivals() as process:
             return diurnal_s(n, req_per_s, process, draws.generator)
         case RecordedArrivals(at_own_rate=is_own):
-            (_, workload), *others = scenario.workloads.values()
+            (name, (_, workload)), *others = scenario.workloads.items()
             if others or workload.trace is None:
                 what = "is recorded, and not all requests come from one trace"
                 raise InputError(scenario.problem(("execution", "arrivals"), what, "a workload that is a trace"))
-            return recorded_s(n, None if is_own else req_per_s, read(workload, scenario, data_dirs).arrival_s)
+            arrival_s = read(workload, scenario, data_dirs).arrival_s
+            start = trace_start(arrival_s.size, f"class {name}", draws)
+            return recorded_s(n, None if is_own else req_per_s, arrival_s, start)
         case None:
             return poisson_s(n, req_per_s, draws.generator)
 
@@ -162,15 +189,14 @@ def to_streams(requests: Records, streams: Sequence[Stream], classes: Sequence[s
 def contents(
     workload: Workload, n: int, name: str, draws: Draws, base_dir: Path, data_dirs: Sequence[Path] = ()
 ) -> Contents:
-    """What n requests of a workload ask for: lengths drawn, or a trace's in their order, again from its start."""
+    """What n requests of a workload ask for: lengths drawn, or a trace's in their order, from some row on and round."""
     if workload.trace is not None:
-        path = trace_path(workload.trace.path, base_dir, data_dirs)
-        return _of_trace(workload, read_trace(path, workload.trace.format), n, name, draws)
+        return _of_trace(workload, recorded_trace(workload.trace, base_dir, data_dirs), n, name, draws)
     assert workload.lengths is not None, "a validated workload has lengths or a trace"
     assert workload.output_lengths is not None, "a validated workload with lengths has output lengths"
     total = whole(distribution(workload.lengths).quantile(draws.generator(f"{name}: lengths").random(n)))
     output = whole(distribution(workload.output_lengths).quantile(draws.generator(f"{name}: outputs").random(n)))
-    return Contents(total, _stated_hits(workload, total, name, draws), output)
+    return Contents(total, _stated_hits(workload, total, name, draws), output, np.zeros_like(total))
 
 
 def whole(tokens: Floats) -> NDArray[np.int64]:
@@ -191,11 +217,11 @@ def _with_work_left(cached: NDArray[np.int64], total: NDArray[np.int64]) -> NDAr
 
 
 def _of_trace(workload: Workload, trace: Trace, n: int, name: str, draws: Draws) -> Contents:
-    place = np.arange(n) % trace.n_requests
+    place = (trace_start(trace.n_requests, name, draws) + np.arange(n)) % trace.n_requests
     total, output = trace.total_tokens[place], trace.output_tokens[place]
     if workload.prefix_hits == "ideal" and trace.blocks is not None:
-        return Contents(total, _with_work_left(_ideal(trace)[place], total), output)
-    return Contents(total, _stated_hits(workload, total, name, draws), output)
+        return Contents(total, _with_work_left(_ideal(trace)[place], total), output, place)
+    return Contents(total, _stated_hits(workload, total, name, draws), output, place)
 
 
 @lru_cache(maxsize=1)
@@ -208,4 +234,4 @@ def _ideal(trace: Trace) -> NDArray[np.int64]:
 def read(workload: Workload, scenario: Scenario, data_dirs: Sequence[Path]) -> Trace:
     """The trace of a workload that has one."""
     assert workload.trace is not None, "only a workload with a trace is read"
-    return read_trace(trace_path(workload.trace.path, Path(scenario.directory), data_dirs), workload.trace.format)
+    return recorded_trace(workload.trace, Path(scenario.directory), data_dirs)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from planner.errors import InputError, UsageError
 from planner.executor import timings
 from planner.executor.measure import Outcome, RequestTimes
+from planner.executor.memory import RunMemory
 from planner.executor.run import default_load, replications
 from planner.executor.run_answer import answer
 from planner.executor.run_question import Enough, RunQuestion, run_on
@@ -83,6 +84,8 @@ def simulate_periods(
     if question.concurrency is not None:
         raise UsageError("--concurrency: a closed loop has no hours, it is that of one period (--period NAME)")
     load = default_load(plan) if question.load is None else question.load
+    memory = RunMemory(scenario, data_dirs, workers, n_periods=len(_served(scenario, plan)))
+    memory.check(replace(question, most_requests=None))
     parts = [_part(scenario, plan, period, data_dirs) for period in _served(scenario, plan)]
 
     def run(asked: RunQuestion, some: range) -> Run:
@@ -93,7 +96,7 @@ def simulate_periods(
             part.outcomes[some.start :] = replications(part.system, asked, some, rate, data_dirs, tell, workers)
         return _together(plan, parts, asked, load)
 
-    return run_on(question, run, enough)
+    return run_on(question, run, enough, memory.fits)
 
 
 def _part(scenario: Scenario, plan: Plan, period: PeriodPlan, data_dirs: Sequence[Path]) -> Part:

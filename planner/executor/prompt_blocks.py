@@ -33,12 +33,14 @@ class PromptBlocks:
     """Row and shift of every request."""
     n_numbers: int
     """All numbers that requests have are below it."""
+    block_tokens: int = BLOCK_TOKENS
+    """Tokens of a block."""
 
 
 def trace_blocks(scenario: Scenario, requests: Records, data_dirs: Sequence[Path] = ()) -> PromptBlocks:
     """Blocks of requests that follow traces.
 
-    A trace that begins again is about others: nothing of its first round is in its second.
+    A trace that has been run whole and goes on is about others: nothing of its first round is in its second.
 
     Args:
         scenario: its classes and their workloads.
@@ -46,34 +48,50 @@ def trace_blocks(scenario: Scenario, requests: Records, data_dirs: Sequence[Path
         data_dirs: folders in which traces are looked for.
 
     Raises:
-        InputError: no class has a trace with block hashes.
+        InputError: no class has a trace with block hashes, or two have blocks of different sizes.
     """
     prompts, n_numbers = np.zeros(len(requests), dtype=PROMPT), 0
+    sizes: list[int] = []
     rows, counts = [np.zeros(0, dtype=np.int32)], [np.zeros(1, dtype=np.int64)]  # prompts without a trace: an empty row
     for index, (_, workload) in enumerate(scenario.workloads.values()):
         found = None if workload.trace is None else read(workload, scenario, data_dirs)
         if found is None or found.blocks is None:
             continue
         mine = np.flatnonzero(requests["request_class"] == index)
-        turn, row = np.divmod(np.arange(len(mine)), found.n_requests)
-        numbers, n_known = _numbered(found)
-        prompts["row"][mine] = row + sum(map(len, counts))
+        turn = np.arange(len(mine)) // found.n_requests
+        numbers, n_known = numbered(found)
+        prompts["row"][mine] = requests["trace_row"][mine] + sum(map(len, counts))
+        sizes.append(found.blocks.block_tokens)
         prompts["shift"][mine] = n_numbers + turn * n_known
         rows.append(numbers)
-        counts.append(found.total_tokens // BLOCK_TOKENS)
+        counts.append(found.total_tokens // sizes[-1])
         n_numbers += n_known * (int(turn[-1]) + 1 if len(turn) else 0)
     if len(rows) == 1:
         allowed = "a trace with hash_ids, or no execution.cache"
         raise InputError(scenario.problem(("execution", "cache"), "no class of requests states its prefixes", allowed))
-    return PromptBlocks(np.concatenate(rows), _offsets(np.concatenate(counts)), prompts, n_numbers)
+    _check_sizes(scenario, sizes)
+    return PromptBlocks(np.concatenate(rows), _offsets(np.concatenate(counts)), prompts, n_numbers, sizes[0])
+
+
+def _check_sizes(scenario: Scenario, sizes: Sequence[int]) -> None:
+    """Raises InputError where one cache cannot hold these blocks."""
+    if len(set(sizes)) > 1:
+        what = f"would hold blocks of {' and '.join(map(str, sorted(set(sizes))))} tokens"
+        allowed = "traces with blocks of one size, or no execution.cache"
+        raise InputError(scenario.problem(("execution", "cache"), what, allowed))
+    interval = 0 if scenario.execution.cache is None else scenario.execution.cache.state_interval_tokens
+    if interval % sizes[0]:
+        what = f"is {interval}, and the trace has blocks of {sizes[0]} tokens"
+        key = ("execution", "cache", "state_interval_tokens")
+        raise InputError(scenario.problem(key, what, f"a multiple of {sizes[0]}"))
 
 
 @lru_cache(maxsize=1)
-def _numbered(trace: Trace) -> tuple[NDArray[np.int32], int]:
+def numbered(trace: Trace) -> tuple[NDArray[np.int32], int]:
     """Numbers from 0 of the full blocks of every row of a trace, and how many numbers there are."""
     assert trace.blocks is not None, "only a trace with blocks is numbered"
     known, numbers = np.unique(trace.blocks.values, return_inverse=True)
-    counts = trace.total_tokens // BLOCK_TOKENS
+    counts = trace.total_tokens // trace.blocks.block_tokens
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return numbers[np.repeat(trace.blocks.offsets[:-1], counts) + within].astype(np.int32), known.size
 

@@ -1,19 +1,21 @@
 """Running a plan: replications of the event loop."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.executor.code_cache import ABOUT_S, told_of_compiling
 from planner.executor.colocated.batches import run_batches, without_steps
 from planner.executor.colocated.full import Paced, paced_s
+from planner.executor.compilation import ABOUT_S, load_or_compile
 from planner.executor.drafted import draw_luck
 from planner.executor.draws import Draws, drawn_requests, to_streams
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import Records, World
 from planner.executor.measure import Floats, Outcome, Window, outcome
+from planner.executor.memory import RunMemory
 from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
 from planner.executor.refused import check_room
 from planner.executor.run_answer import answer
@@ -79,11 +81,13 @@ def simulate(
         The run, and the records where they are wanted.
 
     Raises:
-        InputError: the plan is not the scenario's or has no such period, a trace is missing, or no pool of the plan
-            holds some prompt.
+        InputError: the plan is not the scenario's or has no such period, a trace is missing, no pool of the plan holds
+            some prompt, or there is not the memory for the run.
         CheckFailedError: no request that counts has finished.
     """
     question = question or RunQuestion()
+    memory = RunMemory(scenario, data_dirs, workers, keep)
+    memory.check(replace(question, most_requests=None))
     plan = system(scenario, fleet, data_dirs, period)
     load = default_load(plan.fleet) if question.load is None else question.load
     rate = load * plan.fleet.throughput_req_per_s
@@ -93,7 +97,7 @@ def simulate(
         outcomes[some.start :] = replications(plan, asked, some, rate, data_dirs, progress, workers, keep=keep)
         return answer(plan, asked, None if asked.is_closed else load, rate, outcomes)
 
-    return run_on(question, run, enough), outcomes[0].records
+    return run_on(question, run, enough, memory.fits), outcomes[0].records
 
 
 def replications(
@@ -158,7 +162,7 @@ def replicate(
     closed = full_house(plan) if question.is_full else question.concurrency
     window = counted(plan, n, closed or 0)
     n += closed or 0
-    draws = Draws(question.seed, replication)
+    draws = Draws(question.seed, replication, is_only=question.n_replications == 1)
     requests, blocks = _asked(plan, n, req_per_s, draws, data_dirs)
     check_room(plan, requests)
     horizon_s = HORIZON * float(requests["arrival_s"][-1])
@@ -251,9 +255,7 @@ def full_house(plan: System) -> int:
 
 def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
     """Let every event happen; now and then say how far the arrivals are."""
-    kind, about_s = ("plain", ABOUT_S) if w.extras is None else ("extras", EXTRAS_S)
-    with told_of_compiling(kind, start, advance, about_s=about_s):
-        start(w)
-        advance(w, 0)
+    load_or_compile({start: (w,), advance: (w, 0)}, ABOUT_S if w.extras is None else EXTRAS_S)
+    start(w)
     while advance(w, EVENTS_AT_ONCE):
         progress(int(w.clock[0]["n_finished"]) / max(len(w.requests), 1))

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from planner.errors import CheckFailedError
 from planner.executor.measure import REASONS, Outcome, averaged, site_name
 from planner.executor.rebalancing import stated_rebalance
@@ -58,8 +60,10 @@ def answer(
     """The run that replications add up to; of several periods, with the parts that they are made of."""
     _check_finished(plan, outcomes)
     mean, intervals = averaged(outcomes)
-    times = timed(parts or (Part(plan, 1.0, outcomes),), plan.classes)
-    mean, intervals = mean | times.figures, intervals | times.intervals
+    parts = parts or (Part(plan, 1.0, outcomes),)
+    times = timed(parts, plan.classes)
+    alike = all(are_alike(part.outcomes) for part in parts)
+    mean, intervals = mean | times.figures, {} if alike else intervals | times.intervals
     pools = plan.pools if load else ()
     open_, filling = unsettled(pools, mean), unsettled([pool for pool in pools if pool.role != "prefill"], mean)
     n_asked = question.n_requests * len(outcomes) // question.n_replications
@@ -92,10 +96,27 @@ def answer(
         pools=_pools(plan, mean),
         classes=tuple(_class(plan, mean, intervals, name, outcomes) for name in plan.classes),
         intervals=_shown(intervals, promises=promises),
-        notes=tuple(_notes(plan, load, req_per_s, open_, mean, outcomes)),
+        notes=(*_alike_note(len(outcomes), alike=alike), *_notes(plan, load, req_per_s, open_, mean, outcomes)),
         scheduler=_scheduler(plan, mean, outcomes) if plan.scenario.execution.scheduler.is_on else None,
         rebalance=None if stated_rebalance(plan.scenario) is None else _rebalance(total),
     )
+
+
+def are_alike(outcomes: Sequence[Outcome]) -> bool:
+    """Whether several replications ran the same requests at the same times, so that they tell no more than one.
+
+    Equal requests at the recorded times of a trace leave nothing to chance, and neither does a trace of one request.
+    """
+    first, *others = (outcome.times for outcome in outcomes)
+    return bool(others) and all(
+        np.array_equal(first.ttft_s, other.ttft_s) and np.array_equal(first.tpot_s, other.tpot_s, equal_nan=True)
+        for other in others
+    )
+
+
+def _alike_note(n: int, *, alike: bool) -> Iterator[Note]:
+    if alike:
+        yield note("replications-alike", f"all {n} replications ran the same: there is no interval of confidence")
 
 
 def _shown(intervals: dict[str, Interval], *, promises: bool) -> dict[str, Interval]:

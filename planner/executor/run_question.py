@@ -84,7 +84,12 @@ class RunQuestion:
         return None if n is None else replace(self, n_requests=n * self.n_requests)
 
 
-def run_on(question: RunQuestion, run: Callable[[RunQuestion, range], Run], enough: Enough) -> Run:
+def run_on(
+    question: RunQuestion,
+    run: Callable[[RunQuestion, range], Run],
+    enough: Enough,
+    fits: Callable[[RunQuestion, int], bool] = lambda _, __: True,
+) -> Run:
     """The first run that will do, or the last within the limit of the question.
 
     Replications are added while a run is too short for what is asked of it. Of a system that still fills they are made
@@ -94,12 +99,15 @@ def run_on(question: RunQuestion, run: Callable[[RunQuestion, range], Run], enou
         question: the first run, and the limit.
         run: the run of some replications and of all before them.
         enough: whether it will do.
+        fits: whether there is the memory for a question with so many replications; the first has it.
     """
     for some in question.steps():
+        if some.start and not fits(question, some.stop):
+            break
         found = run(question, some)
         if enough(found):
             break
         longer = question.longer(found.settling_requests or inf) if found.is_transient else None
-        if longer is not None:
-            return run_on(longer, run, enough)
+        if longer is not None and fits(longer, longer.n_replications):
+            return run_on(longer, run, enough, fits)
     return found

@@ -142,7 +142,7 @@ def shrunk(
             "precision": "bf16",
             "sources": {source: model.sources[source]},
             # The format's own width would be 2 bytes: these weights are computed with as they are stored, in fp32.
-            "checkpoint": {"source": source, "unquantized": (), "bytes_per_weight": FP32_BYTES},
+            "checkpoint": {"source": source, "formats": {}, "bytes_per_weight": {"bf16": FP32_BYTES}},
             "architecture": content,
         }
     )

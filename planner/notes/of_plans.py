@@ -61,6 +61,12 @@ OF_PLANS: dict[str, Meaning] = {
         "extends the context.",
         "State what the model is served with (`model.context_limit_tokens`), or limit the lengths.",
     ),
+    "cache-format-of-checkpoint": Meaning(
+        f"{PLAN}, {PREDICT}, size",
+        "The checkpoint asks for a KV cache in another number format than the one that is counted here. Engines follow "
+        "the checkpoint unless told otherwise.",
+        "State that format (`kv_precision` of the model, or `--kv-precision`), or tell the engine the other one.",
+    ),
     "nearly-full": Meaning(
         PLAN,
         "A pool is so busy that waits are long, and a small error in its service times changes them a lot.",
@@ -104,6 +110,18 @@ OF_PLANS: dict[str, Meaning] = {
         "The accelerator has no unit for this number format. Weights are read at that width, and products run in "
         "the next wider format.",
         "Choose a format that the chip has (`planner profiles show HARDWARE`).",
+    ),
+    "own-profile-used": Meaning(
+        f"{PLAN}, {PREDICT}, size, fidelity",
+        "A profile given by path has the name, or an alias, of a profile of the catalogue. The file is used "
+        "everywhere. Measurements and calibrations are found by name: those of the catalogue's profile count for it.",
+        "Give the file a name of its own, if it is another accelerator, model or stack.",
+    ),
+    "value-beyond-usual": Meaning(
+        f"{PLAN}, size, scenario check",
+        "A value is far from what anybody asks for, as if it were meant in another unit: a rent by the month, a "
+        "promise in milliseconds, a percentile as a fraction. It is used as it stands.",
+        "State it in the unit of its key. The note says what it would be.",
     ),
     "price-missing": Meaning(
         PLAN,
@@ -162,6 +180,12 @@ OF_PLANS: dict[str, Meaning] = {
         "The latency model excludes this fleet, and the runs showed that it keeps the promise. Bound, gap and the "
         "other fleets are those of the model.",
         "Nothing. `--no-run` gives the fleet that the model finds.",
+    ),
+    "cheaper-undecided": Meaning(
+        "optimize, size",
+        "A cheaper fleet was run as long as the limit on requests allows, and the promise lies within the interval of "
+        "that run. The plan is the cheapest whose run keeps the promise for certain.",
+        "Allow a longer run with `--most-requests`, or more time with `--time-limit`.",
     ),
     "higher-than-modelled": Meaning(
         PLAN,
@@ -240,6 +264,18 @@ OF_PLANS: dict[str, Meaning] = {
         "size, optimize",
         "Attention replicas of an instance wait for the fullest of them. The model falls short where they are busy.",
         "Do not use `--no-run` with such layouts.",
+    ),
+    "bursts-in-runs-alone": Meaning(
+        "size --from",
+        "Fleets are run with the arrivals that the trace recorded, at the rate asked for. The queueing model of "
+        "colocated pools knows independent users alone, so that what is predicted of them leaves bursts out.",
+        "Go by what was run. `--no-run` decides nothing of a bursty trace.",
+    ),
+    "opponents-without-bursts": Meaning(
+        PLAN,
+        "Requests arrive otherwise than those of independent users, and the colocated fleets that the plan is compared "
+        "with are planned for independent users. Whether prefill and decode apart are worth it is not decided.",
+        "Run both: `planner size --from TRACE` runs a colocated pool with the trace's own arrivals.",
     ),
     "hand-off-not-counted": Meaning(
         "size",

@@ -9,6 +9,12 @@ OF_RUNS: dict[str, Meaning] = {
         "The arrivals follow a daily pattern, and the run is shorter than a day. Its rates are those of that part.",
         "Run more requests (`--requests`).",
     ),
+    "replications-alike": Meaning(
+        RUN,
+        "Every replication ran the same requests at the same times, because the trace leaves nothing to chance. "
+        "So nothing is known about how far the figures would differ on another day.",
+        "Use a longer trace, or other `execution.arrivals`.",
+    ),
     "kept-full": Meaning(
         RUN,
         "The run kept the system full to measure its highest rate. TTFT in such a run depends on the length of "
@@ -38,8 +44,8 @@ OF_RUNS: dict[str, Meaning] = {
     ),
     "stricter-promise": Meaning(
         "optimize --certify",
-        "The plan was searched for with a stricter promise than the stated one, because a run broke the stated "
-        "one. Gap, bound and the other fleets belong to the stricter promise.",
+        "The plan was searched for with a stricter promise than the stated one, because no run bore out a plan "
+        "of the stated one. Gap, bound and the other fleets belong to the stricter promise.",
         "Nothing.",
     ),
     "loss-not-run": Meaning(
@@ -157,6 +163,26 @@ OF_RUNS: dict[str, Meaning] = {
         "Edit the price, or give `--price`.",
     ),
     # recorded requests
+    "time-unit-read": Meaning(
+        "scenario new, size, optimize, simulate",
+        "Nobody stated the unit of the times, and their size or the other fields of the file tell it.",
+        "Nothing, or state it: `--time-unit`, in a scenario `time_unit`.",
+    ),
+    "time-unit-usual": Meaning(
+        "scenario new --from, size --from",
+        "Nobody stated the unit of the times. They are read in the one that is usual; the note says what rate follows.",
+        "State it (`--time-unit`) where the rate is not yours.",
+    ),
+    "block-size-read": Meaning(
+        "scenario new, size, optimize, simulate",
+        "Nobody stated the size of prefix blocks, and the number of blocks of every prompt tells it.",
+        "Nothing, or state it: `--block-tokens`, in a scenario `block_tokens`.",
+    ),
+    "rows-left-out": Meaning(
+        "scenario new, size, optimize, simulate",
+        "Rows that are no requests are left out, as asked for. Their share is small, and the first ones are named.",
+        "Look at the rows. Failed requests took time too.",
+    ),
     "last-run-taken": Meaning(
         "scenario new --from",
         "The file has several benchmark runs. The last one is read.",
@@ -221,7 +247,14 @@ OF_RUNS: dict[str, Meaning] = {
     ),
     "compiled-code-not-stored": Meaning(
         RUN,
-        "Other users may write to this folder, so compiled code is not stored there. Each run compiles anew.",
-        "Set `PLANNER_CACHE_DIR` to a folder of your own.",
+        "The folder is full or cannot be written, or other users may write to it. Each run compiles anew, unless "
+        "another folder is there for compiled code.",
+        "Make room there, or set `PLANNER_CACHE_DIR` to a folder of your own.",
+    ),
+    "compiled-code-damaged": Meaning(
+        RUN,
+        "A file of compiled code was cut, emptied or changed, or cannot be read. The code is compiled and stored "
+        "again.",
+        "Nothing, unless it happens again: then check the disk, or set `PLANNER_CACHE_DIR` to a folder on another one.",
     ),
 }

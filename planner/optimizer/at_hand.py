@@ -12,6 +12,7 @@ from planner.optimizer.service_times import Decoded, pool_stack, service_times
 from planner.results import Fleet
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario
+from planner.ties import largest_first
 from planner.workload import RequestMix
 
 PER_POOL = 2
@@ -150,7 +151,8 @@ def _choices(scenario: Scenario, name: str, requests: Requests) -> list[Choice]:
         _choice(scenario, name, p, served) for p in _others(scenario, own) if p.hardware != own.hardware or not searched
     )
     near = [c for c in others if c is not None and c.what != now.what and c.estimate <= TOO_DEAR * now.estimate]
-    return sorted(near, key=lambda choice: (choice.estimate, choice.work_s, choice.what))
+    by_work = largest_first(sorted(near, key=lambda choice: choice.what), lambda choice: -choice.work_s)
+    return largest_first(by_work, lambda choice: -choice.estimate)
 
 
 def _others(scenario: Scenario, own: Pool) -> Iterator[Pool]:

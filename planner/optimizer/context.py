@@ -1,9 +1,10 @@
-"""Prompts beyond the context that a model is made for, or served with."""
+"""What a class asks of its model that this is not made for: longer prompts, and another format of its cache."""
 
 from collections.abc import Iterator
 
 from planner.errors import Problem
 from planner.notes import Note, note
+from planner.roofline.formats import checkpoint_cache_notes
 from planner.scenario import Scenario
 from planner.units import percent
 from planner.workload import RequestMix
@@ -25,12 +26,14 @@ def context_problems(scenario: Scenario, name: str, mix: RequestMix) -> Iterator
 
 
 def context_notes(scenario: Scenario, name: str, mix: RequestMix) -> Iterator[Note]:
-    """What to know where prompts of a class are longer than their model is made for, and the scenario says nothing."""
+    """Prompts of a class longer than their model is made for where the scenario says nothing, and another cache format
+    than its checkpoint's."""
     model = scenario.model_of(name)
-    profile, stated = scenario.profile_of(model), scenario.model_choice(model).context_limit_tokens
-    limit = profile.architecture.context_limit_tokens
+    profile, choice = scenario.profile_of(model), scenario.model_choice(model)
+    stated, limit = choice.context_limit_tokens, profile.architecture.context_limit_tokens
+    where = "model" if model is None else f"models.{model}"
+    yield from checkpoint_cache_notes(profile, choice.kv_precision, f"{where}.kv_precision")
     if stated is None and limit is not None and mix.longest_tokens() > limit:
-        where = "model" if model is None else f"models.{model}"
         yield note(
             "context-exceeded",
             f"'{name}' has {_beyond(mix, limit)} that {profile.name} is made for: engines refuse them unless RoPE "

@@ -1,14 +1,17 @@
 """Are prefill and decode apart worth it, against the same accelerators that do both in one batch?"""
 
+from planner.notes import Note, note
 from planner.optimizer.baselines import Compared
 from planner.optimizer.colocated import COLOCATED
 from planner.optimizer.margins import figures, is_fair, judged_by, margins
 from planner.optimizer.one_site import WORTHWHILE
 from planner.results import Baseline, Disaggregation, Fleet
-from planner.scenario import Scenario
+from planner.scenario import Scenario, uneven_arrivals
+from planner.ties import largest
 from planner.units import MILLI, number, percent
 
 DECIMALS = 6
+UNEVEN = "colocated fleets are planned for independent users (Poisson), and requests arrive {}"
 SLOWER = 1.05
 """Times the plan's time per token, from which on a slower one is pointed out."""
 
@@ -35,7 +38,7 @@ def disaggregation(scenario: Scenario, plan: Fleet, gap: float, compared: Compar
     rivals = [other for other in judged if is_fair(scenario, plan, other)]
     can_be_had = [other for other in rivals if not other.beyond_stock] or rivals
     if can_be_had:
-        best = min(can_be_had, key=lambda other: _margins(scenario, plan, gap, other)[1])
+        best = largest(can_be_had, lambda other: -_margins(scenario, plan, gap, other)[1])
         return _against(scenario, plan, gap, best, bool(compared.unknown & set(COLOCATED)))
     if compared.unknown & set(COLOCATED):
         because = "Not decided: it is not known what a colocated fleet would do, for the reason in the notes."
@@ -44,6 +47,23 @@ def disaggregation(scenario: Scenario, plan: Fleet, gap: float, compared: Compar
         because = "Prefill and decode apart serve what no colocated fleet of the same kind does for the same means."
         return Disaggregation(worth_it=True, decided=True, because=because)
     return None
+
+
+def without_bursts(scenario: Scenario, found: Disaggregation | None) -> tuple[Disaggregation | None, tuple[Note, ...]]:
+    """A verdict on prefill and decode apart, not decided where times are promised to requests that arrive otherwise
+    than colocated fleets are planned for; and what to know of that.
+
+    Args:
+        scenario: the question.
+        found: the verdict as fleets were planned.
+    """
+    how = uneven_arrivals(scenario)
+    if found is None or not how or not (scenario.promises_latency or scenario.objective == "min-ttft"):
+        return found, ()
+    said, planned = UNEVEN.format(how), found.because.removeprefix("Not decided: ")
+    because = f"Not decided: {said}. As planned: {planned}"
+    update = {"worth_it": False, "decided": False, "because": because}
+    return found.model_copy(update=update), (note("opponents-without-bursts", said),)
 
 
 APART = ("cheapest-homogeneous-pd", "equal-bill-homogeneous-pd", "homogeneous-pd")
@@ -79,7 +99,7 @@ def apart_instead(scenario: Scenario, plan: Fleet, gap: float, compared: Compare
             return Disaggregation(worth_it=False, decided=True, because=because)
         return None
     is_rate = scenario.objective == "max-throughput"
-    other, (ours, theirs) = max(found, key=lambda one: (1 if is_rate else -1) * one[1][1])
+    other, (ours, theirs) = largest(found, lambda one: (1 if is_rate else -1) * one[1][1])
     margin = theirs / ours - 1 if is_rate else 1 - theirs / ours
     low, high = _ends(is_rate, (ours, gap), (theirs, other.gap))
     is_worth, is_clear = margin > WORTHWHILE, not low <= WORTHWHILE < high

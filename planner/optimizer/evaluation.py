@@ -345,7 +345,7 @@ class Evaluation:
         return bool(self.problem.scenario.periods) or len(decoded) > len(set(decoded))
 
     def _pool_shares(self, one: PeriodOperation) -> dict[str, dict[str, PoolShares]]:
-        """What every pool takes of each stream's long prompts, short ones and decoding."""
+        """What every pool takes of each stream's long prompts, short ones and decoding; nothing of one without any."""
         taken: dict[tuple[int, Work], dict[str, float]] = {}
         for flow in one.flows:
             mine = taken.setdefault((flow.stream, flow.part), {})
@@ -357,6 +357,8 @@ class Evaluation:
         found: dict[str, dict[str, PoolShares]] = {}
         for (q, work), rates in taken.items():
             stream, total = self.problem.streams[q], sum(rates.values())
+            if total <= 0:  # none of the class arrive at the site in the period
+                continue
             at = found.setdefault(self.problem.classes[stream.request_class].name, {}).setdefault(stream.site, {})
             at[work] = {name: rate / total for name, rate in rates.items()}
         return found

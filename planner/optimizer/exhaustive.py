@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.optimizer.problem import Problem
 from planner.optimizer.sized import is_within_limits
+from planner.ties import exceeds, first_largest
 from planner.units import bytes_per_s
 
 
@@ -57,8 +58,8 @@ def exhaustive_search(problem: Problem, n_thresholds: int = 2001) -> Exhaustive:
         rates = ceiling.copy()
         for n, seconds in zip(sizes, work, strict=True):
             rates = np.minimum(rates, np.divide(n, seconds, out=np.full_like(seconds, np.inf), where=seconds > 0))
-        k = int(np.argmax(rates))
-        if rates[k] > best.rate:
+        k = first_largest(rates)
+        if exceeds(float(rates[k]), best.rate):
             best = Exhaustive(float(rates[k]), sizes, float(thresholds[k]))
     return best
 

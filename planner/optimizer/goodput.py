@@ -15,6 +15,7 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import rate_limits
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_attainment import SATURATED, Array, FleetUnderSlo
+from planner.ties import exceeds, first_largest
 
 MOST_BUSY = 0.98
 """Greatest use of decode and links under an SLO: beyond it their waits grow without bound."""
@@ -137,7 +138,7 @@ def best_goodput_up_to(
             return at, replace(best, bound=max(capacity_under_slo(problem, sizing, *first_cells(problem))))
         found = best_goodput(problem, smaller, deadline, max(least, best.rate), enough=enough)
         bound = max(bound, found.bound)
-        if found.rate > best.rate:
+        if exceeds(found.rate, best.rate):
             at, best = smaller, found
         if best.rate >= enough:
             break
@@ -165,7 +166,7 @@ def _tried(fleet: FleetUnderSlo, best: Goodput, low: float, high: float, most: f
 def _tried_at(fleet: FleetUnderSlo, best: Goodput, threshold: float, most: float) -> Goodput:
     exact = capacity_under_slo(fleet.problem, fleet.sizing, np.array([threshold]), np.array([threshold]))[0]
     rate = fleet.goodput_at(threshold, min(exact, most), best.rate)
-    return Goodput(rate, threshold, rate) if rate > best.rate else best
+    return Goodput(rate, threshold, rate) if exceeds(rate, best.rate) else best
 
 
 def balanced_threshold(problem: Problem, sizing: Sizing) -> float:
@@ -174,7 +175,7 @@ def balanced_threshold(problem: Problem, sizing: Sizing) -> float:
     limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], highs, highs))
     decode = problem.pools[problem.routes[0].decode].name
     prefill = np.min([limit for name, limit in limits.items() if name != decode], axis=0)
-    return float(highs[int(np.argmax(prefill))])
+    return float(highs[first_largest(prefill)])
 
 
 def capacity_under_slo(problem: Problem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:

@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer.problem import ClassSpec, LookedAt
 from planner.roofline import InstanceRates
 from planner.roofline.layouts import layouts
 from planner.scenario import Pool, Scenario
+from planner.ties import first_largest, largest_first
 
 N_KINDS = 512
 """Requests of a class on which prefill times are compared."""
@@ -124,13 +126,21 @@ def undominated(fit: Sequence[Candidate], classes: Sequence[ClassSpec], most: in
     """
     marks = np.array([_marks(one, classes) for one in fit])
     left: list[int] = []
-    for i in sorted(range(len(fit)), key=lambda i: marks[i].tolist()):
+    for i in _by_marks(marks):
         if not any((marks[j] <= marks[i] + ALIKE * np.abs(marks[i])).all() for j in left):
             left.append(i)
-    least = [left[int(np.argmin(marks[left, k]))] for k in range(marks.shape[1])]
-    order = [*least, *sorted(left, key=lambda i: float(marks[i, 0]))]
+    least = [left[first_largest(-marks[left, k])] for k in range(marks.shape[1])]
+    order = [*least, *largest_first(left, lambda i: -float(marks[i, 0]))]
     kept = list(dict.fromkeys(order))[:most]
     yield from (fit[i] for i in sorted(kept))
+
+
+def _by_marks(marks: NDArray[np.float64]) -> list[int]:
+    """Candidates by their first mark, of equal ones by the next."""
+    order = list(range(len(marks)))
+    for column in marks.T[::-1]:
+        order = largest_first(order, (-column).item)
+    return order
 
 
 def _marks(one: Candidate, classes: Sequence[ClassSpec]) -> list[float]:

@@ -20,6 +20,7 @@ from planner.optimizer.service_times import served_model
 from planner.optimizer.strategies import searched
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario
+from planner.ties import largest_first
 
 TIME_LIMIT_S = 60.0
 LAYOUTS_PART = 0.5
@@ -71,7 +72,7 @@ def planning_problem(
     if not problem.layouts:
         return problem
     deadline = monotonic() + time_limit_s
-    offers = sorted(_offers(problem, known, deadline), key=lambda offer: offer.bound)
+    offers = largest_first(_offers(problem, known, deadline), lambda offer: -offer.bound)
     if offers and not offers[0].problem.is_routed:
         return problem
     best = _best(offers, deadline)

@@ -9,6 +9,7 @@ from planner.optimizer.home import Requests
 from planner.optimizer.service_times import Decoded, batch_limit_words
 from planner.results import Baseline, Fleet, PoolPlan, Verdict
 from planner.scenario import Scenario
+from planner.ties import largest
 from planner.units import SECONDS_PER_HOUR, number, percent, usd
 
 WORTHWHILE = 0.01
@@ -85,7 +86,7 @@ def _limit(scenario: Scenario, requests: Requests, plan: Fleet) -> str:
     used = [pool for pool in plan.pools if pool.n_instances]
     if not used:
         return ""
-    busiest = max(used, key=lambda pool: pool.utilization)
+    busiest = largest(used, lambda pool: pool.utilization)
     busy = f"{percent(busiest.utilization)} busy"
     if all(pool.n_instances == 1 for pool in used) and busiest.utilization < IDLE:
         return f"No load binds: one instance of each pool is the least there is, and {busiest.name} is {busy}."

@@ -11,7 +11,7 @@ from planner.optimizer.baselines import baselines
 from planner.optimizer.colocated import COLOCATED
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
-from planner.optimizer.disaggregation import disaggregation
+from planner.optimizer.disaggregation import disaggregation, without_bursts
 from planner.optimizer.doubts import length_notes, room_notes
 from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at, unit_of
 from planner.optimizer.free_routing import free_routing
@@ -33,7 +33,7 @@ from planner.optimizer.verdict import DECISIVE, verdict
 from planner.optimizer.what_binds import shadow_prices
 from planner.queueing import Ttft
 from planner.results import Baseline, Bottleneck, Fleet, Plan, PoolPlan, Verdict
-from planner.scenario import Scenario
+from planner.scenario import Scenario, question_notes
 from planner.units import MILLI, number, percent
 
 TIME_LIMIT_S = 60.0
@@ -240,10 +240,10 @@ def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_L
     fleet, scenario = Fleet(**answer.fleet()), problem.scenario
     compared = baselines(problem, fleet, monotonic() + limit.part_s(BASELINES_PART))
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
-    apart = disaggregation(scenario, fleet, solution.gap, compared)
+    apart, uneven = without_bursts(scenario, disaggregation(scenario, fleet, solution.gap, compared))
     spare = spare_notes(scenario, problem.classes, fleet, monotonic() + limit.part_s(SPARE_PART))
     other_layouts = [other for other in compared.others if other.name not in COLOCATED]
-    notes = (*spare, *compared.notes, *adoption(scenario, fleet, other_layouts))
+    notes = (*uneven, *spare, *compared.notes, *adoption(scenario, fleet, other_layouts))
     prices = shadow_prices(problem, solution, limit.left_s)
     said = found.model_copy(update={"disaggregation": apart})
     return _plan(problem, solution, answer, said, compared.others, prices, notes)
@@ -321,6 +321,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]
     yield from layout_notes(problem)
     yield from _unused_notes(problem)
     yield from room_notes(problem, solution)
+    yield from question_notes(problem.scenario)
     for spec in problem.classes:
         yield from context_notes(problem.scenario, spec.name, spec.mix)
     yield from _doubts(problem, solution, fleet)

@@ -292,11 +292,16 @@ def _limited(problem: Problem) -> Iterator[PoolSpec]:
         if i not in reached:
             limits.append(pool.min_instances)
         if min(limits) >= LARGEST_POOL:
-            what = "nothing limits its size"
-            found.append(scenario.problem(("pools", pool.key), what, "max_instances, an inventory or a budget"))
+            found.append(unlimited_size(scenario, pool.key))
         yield replace(pool, max_instances=min(limits))
     if found:
         raise InputError(found)
+
+
+def unlimited_size(scenario: Scenario, pool: str) -> Fault:
+    """What is wrong with a pool that may grow beyond any that is planned."""
+    what = f"nothing limits its size to fewer than {LARGEST_POOL:,} instances"
+    return scenario.problem(("pools", pool), what, "max_instances, an inventory, a budget or a lower demand")
 
 
 def most_for_demand(problem: Problem, index: int) -> int:

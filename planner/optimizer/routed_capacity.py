@@ -96,7 +96,8 @@ def _use_usd_per_hour(problem: Problem, loads: Loads) -> Array:
 
 
 def _quotient(capacity: float, per_request: Array) -> Array:
-    return np.where(per_request > 0, capacity / np.where(per_request > 0, per_request, 1.0), inf)
+    with np.errstate(over="ignore"):  # a request asks so little of it that no number is great enough: no limit
+        return np.where(per_request > 0, capacity / np.where(per_request > 0, per_request, 1.0), inf)
 
 
 def highest_rate(problem: Problem, sizing: Sizing, loads: Sequence[Loads], time_limit_s: float = 60.0) -> Operating:

@@ -27,6 +27,7 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import Operating, highest_rate, rate_limits, single_route, spend_of
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.solver import RoutedOptimum, solve
+from planner.ties import first_largest
 
 GAP_TARGET = 1e-5
 SOLVER_SLACK = 1e-6
@@ -240,7 +241,7 @@ def _best_index(problem: Problem, sizing: Sizing, thresholds: NDArray[np.float64
     route = problem.routes[0]
     limits = rate_limits(problem, sizing, threshold_loads(problem, route, thresholds))
     decode = problem.pools[route.decode].name
-    return int(np.argmax(np.min([limit for name, limit in limits.items() if name != decode], axis=0)))
+    return first_largest(np.min([limit for name, limit in limits.items() if name != decode], axis=0))
 
 
 def _zoomed_by_model(problem: Problem, sizing: Sizing, start: Sequence[float], deadline: float) -> tuple[float, ...]:

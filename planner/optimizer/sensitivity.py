@@ -1,7 +1,6 @@
 """What holds the rate down: the pools and links at their limit, and the worth of one more unit of each."""
 
 from dataclasses import replace
-from math import isfinite
 from time import monotonic
 
 import numpy as np
@@ -16,6 +15,7 @@ from planner.optimizer.routed_capacity import highest_rate, rate_limits, single_
 from planner.optimizer.search import RoutedSolution, best_thresholds
 from planner.results import Bottleneck, Sweep
 from planner.scenario import LinkTier
+from planner.ties import SOLVED, largest_first
 from planner.units import MILLI
 
 TIME_LIMIT_S = 10.0
@@ -23,6 +23,8 @@ NO_GAIN = 1e-6
 SLO_LIMIT_S = 600.0
 """Far beyond what shadow prices of a promise take: answers must not depend on how busy the machine is."""
 N_SWEEP = 241
+MOST_REQ_PER_S = 1e15
+"""A million times the highest demand that a scenario may state: what would allow more limits nothing."""
 LATER_MS = 100.0
 """A promise is made this much longer to see what a millisecond of it is worth."""
 
@@ -66,7 +68,7 @@ def bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck,
         for i, link in enumerate(problem.links)
     ]
     worth = [b for b in found if b.shadow_price > NO_GAIN * base]
-    return tuple(sorted(worth, key=lambda b: -b.shadow_price))
+    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
 
 
 def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float) -> tuple[Bottleneck, ...]:
@@ -87,7 +89,7 @@ def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float)
         rate = best_goodput(other, more, limit, least, threshold).rate
         if rate > least:
             worth.append(Bottleneck(constraint=name, shadow_price=(rate - base) / n_more, unit=unit))
-    return tuple(sorted(worth, key=lambda b: -b.shadow_price))
+    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
 
 
 def routed_ttft_bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck, ...]:
@@ -110,7 +112,7 @@ def routed_ttft_bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple
         for name, unit, other, more in found
     ]
     worth = [b for b in prices if b.shadow_price > 2 * TTFT_GAP * solution.objective]
-    return tuple(sorted(worth, key=lambda b: -b.shadow_price))
+    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
 
 
 def _later(problem: Problem) -> Problem:
@@ -159,9 +161,10 @@ def sweep(problem: Problem, solution: RoutedSolution) -> Sweep | None:
     return Sweep(
         threshold_tokens=tuple(thresholds.tolist()),
         offload_fraction=tuple(loads.long_fraction.tolist()),
-        limits_req_per_s={name: tuple(map(_finite, limit.tolist())) for name, limit in limits.items()},
+        limits_req_per_s={name: tuple(map(_limiting, limit.tolist())) for name, limit in limits.items()},
     )
 
 
-def _finite(rate: float) -> float | None:
-    return rate if isfinite(rate) else None
+def _limiting(req_per_s: float) -> float | None:
+    """A rate that limits a fleet; None where so few prompts pass that the rate of all would be beyond any demand."""
+    return req_per_s if req_per_s <= MOST_REQ_PER_S else None

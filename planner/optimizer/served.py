@@ -1,11 +1,16 @@
 """The models of a scenario, as far as whoever deploys a plan has to know them."""
 
+import re
+
 from planner.profiles import ModelProfile, Speculation
 from planner.results import Drafts, ServedModel
 from planner.scenario import ModelChoice, Scenario
 
 RECURRENT = ("kda", "gdn", "lightning", "mamba1", "mamba2")
 """Kinds of layers that keep a state of fixed size."""
+
+REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
+"""An alias under which a model is published."""
 
 
 def served_models(scenario: Scenario) -> tuple[ServedModel, ...]:
@@ -55,4 +60,4 @@ def _drafts(used: Speculation) -> Drafts:
 
 
 def _checkpoints(profile: ModelProfile) -> tuple[str, ...]:
-    return tuple(alias for alias in profile.aliases if "/" in alias)
+    return tuple(alias for alias in profile.aliases if REPOSITORY.fullmatch(alias))

@@ -20,6 +20,7 @@ from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.sized import is_within_limits
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_decode_instances
 from planner.optimizer.slo_plans import proposed, solution
+from planner.ties import exceeds, largest, largest_first
 
 LAST_LOOK_S = 1.0
 """For the goodput of the plan that is answered, where time is up."""
@@ -114,7 +115,7 @@ class _CostOrder:
         budget = self.problem.scenario.budget_usd_per_hour
         if not is_within_limits(self.problem, plan.sizing.n_instances) or plan.objective > (budget or inf):
             return
-        if self.best is None or plan.objective < self.best.objective:
+        if self.best is None or exceeds(self.best.objective, plan.objective):
             self.best = plan
 
     def grown(self, sizing: Sizing) -> Sizing:
@@ -157,7 +158,7 @@ class _CostOrder:
             most = solution(self.problem, at, found, self.demand)
             if self.problem.charges_use:
                 most = _of_less_use(self.problem, at, most)
-            best = min(most, best, key=lambda plan: plan.objective)
+            best = largest((most, best), lambda plan: -plan.objective)
         return replace(best, bound=min(self.open_usd, bound, best.objective))
 
 
@@ -182,7 +183,7 @@ def _of_less_use(problem: Problem, sizing: Sizing, best: RoutedSolution) -> Rout
         solution(problem, sizing, Goodput(rate, float(t), rate), rate)
         for t in first_intervals(problem, problem.routes[0])[1]
     ]
-    for plan in sorted((p for p in plans if p.objective < best.objective), key=lambda p: p.objective):
+    for plan in largest_first((p for p in plans if exceeds(best.objective, p.objective)), lambda p: -p.objective):
         t, most = plan.thresholds_tokens[0], plan.highest.rate * MOST_BUSY
         if most >= rate and fleet.late_fraction(t, t, rate) <= fleet.late_allowed:
             return replace(plan, goodput=max(fleet.goodput_at(t, most, rate), rate))

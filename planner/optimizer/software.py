@@ -130,7 +130,7 @@ def _with_other_stack(scenario: Scenario, candidate: Candidate, pools: Sequence[
     other = next((p for p in pools if p.rates.setup.stack not in (None, own)), None)
     if own is None or other is None:
         return ""
-    stack = other.pool.stack if other.rates.stack is not None else other.rates.setup.stack
+    stack = scenario.stack_of(other.pool).stated or other.rates.setup.stack
     pool = candidate.pool.model_copy(update={"stack": stack})
     try:
         decoded = Decoded.of(candidate.classes)

@@ -10,6 +10,7 @@ from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
 from planner.optimizer.planned import Classes
 from planner.results import Baseline, Fleet, Verdict
 from planner.scenario import Scenario
+from planner.ties import largest
 from planner.units import number, percent
 
 LOCAL = ("local-prefill", "mixed-home")
@@ -54,7 +55,7 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
     can_be_had = [o for o in rivals if not o.beyond_stock]
     if not can_be_had:
         return _without_opponent(scenario, plan, compared, rivals)
-    best = max(can_be_had, key=lambda o: margin_key(scenario, plan, o))
+    best = largest(can_be_had, lambda o: margin_key(scenario, plan, o))
     return _against(scenario, plan, gap, best, compared, rivals)
 
 
@@ -135,7 +136,7 @@ def _alone(scenario: Scenario, plan: Fleet) -> str:
     used = [p for p in plan.pools if p.role == "prefill" and p.n_instances > 0]
     if not used or scenario.demand_req_per_s is None:
         return ""
-    busiest = max(used, key=lambda p: p.utilization)
+    busiest = largest(used, lambda p: p.utilization)
     return (
         f", and nothing to lift with it: {number(plan.throughput_req_per_s)} req/s keep {busiest.n_instances} prefill "
         f"{'instance' if busiest.n_instances == 1 else 'instances'} of {busiest.name} busy "
@@ -145,7 +146,7 @@ def _alone(scenario: Scenario, plan: Fleet) -> str:
 
 def _lifted(plan: Fleet, compared: Compared) -> str:
     """The bound the plan lifts: what prefill takes of a homogeneous fleet of as many accelerators; and the link."""
-    busiest = max(plan.links, key=lambda link: link.utilization)
+    busiest = largest(plan.links, lambda link: link.utilization)
     at_most = busiest.mean_gbps * plan.most_req_per_s / plan.throughput_req_per_s
     sends = f"sends {number(at_most)} of {number(busiest.capacity_gbps)} Gbps over {busiest.name}"
     plain = next((o for o in compared.others if o.name == HOMOGENEOUS), None)
@@ -165,7 +166,7 @@ def _stock(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> str:
     if not more:
         return ""
     cheaper = [o for o in more if _is_cheaper_for_the_demand(scenario, plan, o)]
-    best = cheaper[0] if cheaper else max(more, key=lambda o: margin_key(scenario, plan, o))
+    best = cheaper[0] if cheaper else largest(more, lambda o: margin_key(scenario, plan, o))
     is_stock = bool(cheaper) or margins(scenario, plan, 0.0, best)[0] <= WORTHWHILE
     start = "Stock is what makes it worth it" if is_stock else "More stock would not change that"
     if cheaper:

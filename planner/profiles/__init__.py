@@ -1,12 +1,22 @@
 """What exists: accelerators, models and serving stacks as sourced facts, found by name, alias or path."""
 
 from planner.profiles.base import Precision
-from planner.profiles.catalogue import hardware_profile, model_profile, profile, profile_names, stack_profile
+from planner.profiles.catalogue import (
+    hardware_profile,
+    labels,
+    model_profile,
+    namesake_note,
+    namesakes,
+    profile,
+    profile_names,
+    stack_profile,
+)
 from planner.profiles.check import ProfileCheck, check_profiles
 from planner.profiles.consistency import too_steep
 from planner.profiles.efficiency import Efficiencies
 from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.figure import Figure
+from planner.profiles.folders import Kind
 from planner.profiles.hardware import Figures, HardwareProfile
 from planner.profiles.layers import (
     AttentionLayers,
@@ -31,7 +41,7 @@ from planner.profiles.parameters import (
     total_parameters,
 )
 from planner.profiles.speculation import MOST_DRAFT_TOKENS, Speculation, speculation_fault
-from planner.profiles.stack import StackFactors, StackProfile
+from planner.profiles.stack import StackFactors, StackProfile, zero_rates
 
 __all__ = [
     "MOST_DRAFT_TOKENS",
@@ -47,6 +57,7 @@ __all__ = [
     "HardwareProfile",
     "Indexer",
     "KdaLayers",
+    "Kind",
     "KvCurve",
     "LightningLayers",
     "Mamba1Layers",
@@ -67,9 +78,12 @@ __all__ = [
     "attention_parameters",
     "check_profiles",
     "hardware_profile",
+    "labels",
     "missing_shapes",
     "model_profile",
     "mtp_parameters",
+    "namesake_note",
+    "namesakes",
     "parameters_by_part",
     "profile",
     "profile_names",
@@ -77,4 +91,5 @@ __all__ = [
     "stack_profile",
     "too_steep",
     "total_parameters",
+    "zero_rates",
 ]

@@ -7,18 +7,18 @@ from pydantic import BaseModel, Field, ModelWrapValidatorHandler, ValidationErro
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from planner.errors import did_you_mean
+from planner.ranges import ProfileName
 from planner.schema import Fault, StrictModel, error_detail, fault_detail, raise_details
 from planner.toml_lines import KeyPath
 
 Precision = Literal["bf16", "fp8", "int8", "int4", "fp4"]
 Text = Annotated[str, Field(min_length=1, max_length=10_000)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=100)]
 
 
 class Profile(StrictModel):
     """A named file of sourced facts."""
 
-    name: Name
+    name: ProfileName
     """Name of the profile: its file name without suffix."""
     title: Text
     """Name as people write it."""

@@ -1,16 +1,17 @@
 """Profiles by file name, alias or path."""
 
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from planner.errors import InputError, Problem, did_you_mean
+from planner.notes import Note, note
 from planner.profiles.folders import KINDS, VARIABLE, Kind, own_paths, profile_dir, profile_paths, without_profiles
 from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.stack import StackProfile
-from planner.reading import resolved
+from planner.reading import TOML_BYTES, read_text, resolved
 from planner.schema import TomlFile
 
 AnyProfile = HardwareProfile | ModelProfile | StackProfile
@@ -83,9 +84,24 @@ def profile(name: str, kinds: Iterable[Kind] = KINDS) -> AnyProfile:
     """The profile of a name, alias or path to a .toml file, among the shipped and the own ones of some kinds.
 
     Raises:
-        InputError: no such profile, one of two files that take the same name, or a file that does not hold.
+        InputError: no such profile, one of two files that take the same name, or a file that does not hold. Of an own
+            profile every fault of its figures that `planner profiles check` finds: those off by a unit would plan in
+            silence.
     """
-    return _read(profile_path(name, kinds))
+    path = profile_path(name, kinds)
+    if is_shipped(path):
+        return read_once(path)
+    return _held(path, read_text(path, TOML_BYTES), Path.cwd())
+
+
+@lru_cache(maxsize=256)
+def _held(path: Path, _text: str, _folder: Path) -> AnyProfile:
+    """An own profile that the gate lets through, judged once as long as its text and the current folder are these."""
+    from planner.profiles.check import figure_problems  # shipped profiles pass it before they are shipped
+
+    if problems := figure_problems(path):
+        raise InputError(problems)
+    return read_profile(path)
 
 
 def profile_path(name: str, kinds: Iterable[Kind] = KINDS) -> Path:
@@ -135,16 +151,46 @@ def _called(name: str, paths: Iterable[Path], broken: list[Problem]) -> list[Pat
     found = []
     for path in paths:
         try:
-            if path.stem == name or name.casefold() in map(str.casefold, labels(_read(path))):
+            if path.stem == name or name.casefold() in map(str.casefold, labels(read_once(path))):
                 found.append(path)
         except InputError as error:
             broken += error.problems
     return found
 
 
+def namesakes(path: Path, kind: Kind) -> tuple[str, ...]:
+    """Names and aliases of a profile given by path by which the catalogue finds other files.
+
+    Raises:
+        InputError: the file does not hold.
+    """
+    here = resolved(path)
+    mine = labels(profile(str(path), (kind,)))
+    return tuple(name for name in mine if any(resolved(other) != here for other in _files_called(name, kind, [])))
+
+
+def namesake_note(name: str, kind: Kind) -> Iterator[Note]:
+    """What to know of a profile given by path that has a name of one in the catalogue; nothing of any other.
+
+    Raises:
+        InputError: no such profile, or a file that does not hold.
+    """
+    if not name.endswith(".toml"):
+        return
+    path = profile_path(name, (kind,))
+    if is_shipped(path) or not (found := namesakes(path, kind)):
+        return
+    shown, names = profile_file(path).name, ", ".join(map(repr, found))
+    yield note(
+        "own-profile-used",
+        f"{names} is the {kind} profile {shown}, and not that of the catalogue; what was measured or calibrated under "
+        "that name still counts for it",
+    )
+
+
 def _labels_at(path: Path) -> tuple[str, ...]:
     try:
-        return labels(_read(path))
+        return labels(read_once(path))
     except InputError:
         return (path.stem,)
 
@@ -227,11 +273,12 @@ def _misnamed(file: TomlFile) -> list[Problem]:
 
 def is_shipped(path: Path) -> bool:
     """Whether a file is one of the shipped profiles."""
-    return any(path.parent == profile_dir(kind) for kind in KINDS)
+    parent = resolved(path).parent
+    return any(parent == profile_dir(kind) for kind in KINDS)
 
 
-def _read(path: Path) -> AnyProfile:
-    # Only shipped files are remembered: a user's file may change between two readings.
+def read_once(path: Path) -> AnyProfile:
+    """A profile that need not pass the gate; only shipped files are remembered: others may change between readings."""
     return _shipped(path) if is_shipped(path) else read_profile(path)
 
 

@@ -14,10 +14,10 @@ from planner.profiles.catalogue import (
     parsed_profile,
     profile_file,
     profile_names,
-    read_profile,
+    read_once,
 )
 from planner.profiles.checked import Check, CheckedFile
-from planner.profiles.folders import KINDS, Kind, is_own, profiles_below
+from planner.profiles.folders import KINDS, Kind, is_own, kind_in, profiles_below
 from planner.profiles.hardware_checks import HARDWARE_CHECKS
 from planner.profiles.model import ModelProfile
 from planner.profiles.model_checks import MODEL_CHECKS
@@ -78,6 +78,11 @@ def named_file(name: Path) -> Path:
     if name.exists() or name.suffix == ".toml":
         return name
     return find_path(str(name), KINDS) or name
+
+
+def figure_problems(path: Path) -> list[Problem]:
+    """Every problem of one file by itself: of its figures, and not of the other profiles that it names."""
+    return _checked(path)[1]
 
 
 def _checked(path: Path) -> tuple[CheckedFile | None, list[Problem]]:
@@ -147,7 +152,7 @@ def _neighbours(files: Iterable[Path]) -> list[AnyProfile]:
 
 def _readable(path: Path) -> AnyProfile | None:
     try:
-        return read_profile(path)
+        return read_once(path)
     except InputError:
         return None
 
@@ -166,11 +171,12 @@ def _repeats(found: AnyProfile) -> set[KeyPath]:
 
 
 def _unknown_names(read: Iterable[CheckedFile], files: Iterable[Path]) -> Iterator[Problem]:
-    """Names of profiles that there are none of: shipped, among the files, or in the folders beside."""
-    items = tuple(read)
-    known = {kind: _known(kind, items, files) for kind in KINDS}
+    """Names of profiles that there are none of: shipped, among the files, or in their folders and those beside."""
+    items, known = tuple(read), dict[Kind, set[str]]()
     for item in items:
         for key, kind, name in _references(item.profile):
+            if kind not in known:
+                known[kind] = _known(kind, items, files)
             if name not in known[kind]:
                 yield item.file.problem(key, f"{name!r} has no {kind} profile", did_you_mean(name, known[kind]))
 
@@ -185,7 +191,9 @@ def _references(found: AnyProfile | None) -> Iterator[tuple[KeyPath, Kind, str]]
 
 
 def _known(kind: Kind, items: Iterable[CheckedFile], files: Iterable[Path]) -> set[str]:
-    """Names of the profiles of a kind, those whose schema does not hold too."""
+    """Names of the profiles of a kind, those whose schema does not hold and those that lie beside the files too."""
     stated = {str(item.file.data.get("name")) for item in items if item.file.data.get("schema") == f"planner.{kind}/1"}
-    folders = {resolved(file).parent.parent / f"{kind}_profiles" for file in files}
-    return {*profile_names(kind), *stated, *(path.stem for folder in folders for path in folder.glob("*.toml"))}
+    folders = {resolved(file).parent for file in files}
+    beside = {path.stem for folder in folders for path in folder.glob("*.toml") if kind_in(path) == kind}
+    theirs = {path.stem for folder in folders for path in (folder.parent / f"{kind}_profiles").glob("*.toml")}
+    return {*profile_names(kind), *stated, *beside, *theirs}

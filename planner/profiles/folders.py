@@ -2,12 +2,13 @@
 
 import os
 import re
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from planner.errors import InputError, Problem
-from planner.reading import TOML_BYTES, is_file, read_bytes, resolved
+from planner.reading import TOML_BYTES, ExcessError, is_file, read_bytes, resolved, toml_value
 
 Kind = Literal["hardware", "model", "stack"]
 KINDS: tuple[Kind, ...] = ("hardware", "model", "stack")
@@ -15,7 +16,9 @@ VARIABLE = "PLANNER_PROFILES"
 NOT_OURS = ("site-packages", "node_modules")
 """Folders of what is installed."""
 PACKAGE = Path(__file__).resolve().parents[1]
-_SCHEMA = re.compile(r"""^\s*["']?schema["']?\s*=\s*["']planner\.(\w+)/""", re.MULTILINE)
+_SCHEMA = re.compile(r"planner\.([\w-]+)/")
+_LINE = re.compile(rf"""^\s*["']?schema["']?\s*=\s*["']{_SCHEMA.pattern}""", re.MULTILINE)
+"""Its line in a file that cannot be parsed."""
 
 
 def profile_dir(kind: Kind, package: Path = PACKAGE) -> Path:
@@ -108,7 +111,21 @@ def schema_in(path: Path) -> str | None:
     if not is_file(path):
         return None
     try:
-        found = _SCHEMA.search(read_bytes(path, TOML_BYTES).decode("utf-8-sig", errors="replace"))
+        return schema_of(read_bytes(path, TOML_BYTES).decode("utf-8-sig", errors="replace"))
     except InputError:
         return None
+
+
+def schema_of(text: str) -> str | None:
+    r"""What a text says that it is, by its key `schema`; by the line of it where the text is no TOML.
+
+    >>> schema_of("schema = 'planner.size-map/1'"), schema_of("notes = '''\nschema = \"planner.model/1\"\n'''")
+    ('size-map', None)
+    """
+    try:
+        stated = toml_value(text).get("schema")
+    except (tomllib.TOMLDecodeError, ExcessError):
+        found = _LINE.search(text)
+    else:
+        found = _SCHEMA.match(stated) if isinstance(stated, str) else None
     return found[1] if found else None

@@ -69,7 +69,7 @@ def _qwen2_attention(config: HfConfig, bias: bool = True) -> Table:
     full = heads(config) | ({"attention_bias": "qkv"} if bias else {})
     n_layers = full["n_layers"]
     if not config.flag("use_sliding_window", False):
-        config.ignore("sliding_window", "layer_types", "max_window_layers")
+        config.ignore("sliding_window", "max_window_layers")
         return {"attention": [full]}
     config.assume(sliding_window=4096)
     if config.get("layer_types"):

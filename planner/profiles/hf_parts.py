@@ -94,11 +94,11 @@ def dense_width(config: HfConfig, n_dense: int) -> Table:
     return {"intermediate_size": config.integer("intermediate_size")} if n_dense else {}
 
 
-def typed(config: HfConfig, letters: Mapping[str, str]) -> str:
+def typed(config: HfConfig, letters: Mapping[str, str], key: str = "layer_types") -> str:
     """Pattern from a list of layer types."""
-    types = config.items("layer_types", config.integer("num_hidden_layers"))
+    types = config.items(key, config.integer("num_hidden_layers"))
     if unknown := sorted({str(kind) for kind in types} - set(letters)):
-        config.refuse("layer_types", f"has {', '.join(unknown)}", "known: " + ", ".join(letters))
+        config.refuse(key, f"has {', '.join(unknown)}", "known: " + ", ".join(letters))
     return "".join(letters.get(str(kind), "") for kind in types)
 
 

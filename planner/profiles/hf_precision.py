@@ -1,77 +1,226 @@
-"""Precision of a checkpoint and the parts it leaves in bf16, from a config's quantization_config and dtype."""
+"""Precision of a checkpoint, counted module by module: from its quantization_config, hf_quant_config.json or dtype."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+from planner.errors import InputError, Problem
+from planner.profiles.base import Precision
 from planner.profiles.hf_config import HfConfig
+from planner.profiles.hf_listed import unknown_entries
+from planner.profiles.hf_quantization import Quantization, UnknownQuantizationError, cache_format, quantization
+from planner.profiles.model import UNQUANTIZED, Architecture, WeightPart
+from planner.profiles.modules import experts_named, modules
+from planner.profiles.stated_format import contradiction
+from planner.schema import JsonFile
 
-METHODS: Mapping[str, str] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4"}
-WEIGHT_ONLY = ("mxfp4", "gptq", "awq")
-"""Methods that quantise weights alone."""
-ALGORITHMS: Mapping[str, str] = {"FP8": "fp8", "NVFP4": "fp4"}
-BITS: Mapping[tuple[str, int], str] = {
-    ("int", 4): "int4",
-    ("int", 8): "int8",
-    ("float", 4): "fp4",
-    ("float", 8): "fp8",
-}
-PARTS: Mapping[str, str] = {
-    "attention": r"attn[.*]*$",
-    "shared_experts": r"shared_experts?[.*]*$",
-    "dense_mlp": r"^(?!.*expert).*mlp.*down",
-}
-"""Parts whose modules are listed whole, as paths or patterns; a convolution or gate listed by itself is too small."""
-ALWAYS = ("router", "embedding", "lm_head", "norms")
+BESIDE = "hf_quant_config.json"
+"""What ModelOpt writes beside config.json."""
+KEY = "quantization_config"
+WIDTHS: Mapping[Precision, float] = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5, "fp4": 0.5}
+SAME_BYTES = 0.02
+"""Part by which the weights of two statements of one checkpoint may differ."""
+DIGITS = 6
 
 
-def precision(config: HfConfig) -> str | None:
-    """Precision of the quantised weights; a problem, and None, where the config does not say."""
-    quantization = config.get("quantization_config")
-    if not isinstance(quantization, dict) or not quantization:
-        return _dtype(config)
-    method = str(quantization.get("quant_method"))
-    found = METHODS.get(method) or ALGORITHMS.get(str(quantization.get("quant_algo"))) or _by_bits(quantization)
-    if found is None:
-        config.refuse("quantization_config", f"is of method {method!r}", "fp8, mxfp4, or one that states its bits")
-    return found
+@dataclass(frozen=True)
+class StoredWeights:
+    """Formats of a checkpoint's weights and of the cache that it asks for."""
+
+    precision: Precision
+    """Format of most quantised weights, else bf16."""
+    formats: Mapping[WeightPart, Mapping[Precision, float]]
+    """Parts that are not all at that precision: shares of their parameters by format."""
+    bytes_per_weight: Mapping[Precision, float]
+    """Bytes of a weight with its scales, where that is not the format's width [B]."""
+    weight_only: tuple[Precision, ...] = ()
+    """Formats whose inputs are wider."""
+    kv_precision: Precision | None = None
+    """Format of the attention cache; None: none is asked for."""
+    unread: tuple[str, ...] = ()
+    """Entries of its lists that name no module of the model."""
+    total_bytes: float = 0.0
+    """Bytes of all modules [B]."""
+
+    @property
+    def names(self) -> set[str]:
+        """Formats that some weights have."""
+        return {self.precision, *(name for shares in self.formats.values() for name in shares)}
+
+    def checkpoint(self) -> dict[str, Any]:
+        """The profile's table of them."""
+        if self.precision == "bf16":
+            return {"kv_precision": self.kv_precision} if self.kv_precision else {}
+        found: dict[str, Any] = {"bytes_per_weight": {**self.bytes_per_weight}, "weight_only": [*self.weight_only]}
+        found |= {"kv_precision": self.kv_precision}
+        return {key: value for key, value in found.items() if value} | {"formats": {**self.formats}}
 
 
-def unquantized(config: HfConfig) -> list[str]:
-    """Parts that stay bf16: embeddings, router and norms always, others as the config lists them."""
-    quantization = config.get("quantization_config") or {}
-    names = [*_strings(quantization.get("modules_to_not_convert")), *_strings(quantization.get("ignore"))]
-    listed = [part for part, pattern in PARTS.items() if any(re.search(pattern, name) for name in names)]
-    return [*listed, *ALWAYS]
+@dataclass(frozen=True)
+class Statement:
+    """What one file states of a checkpoint's weights."""
+
+    file: str
+    key: str
+    quantization: Quantization | None
+    """None: all weights are bf16."""
+    kv_precision: Precision | None = None
 
 
-def weight_only(config: HfConfig) -> bool:
-    """Whether products take wider inputs than their weights: MXFP4, GPTQ and AWQ, or groups without activations."""
-    quantization = config.get("quantization_config") or {}
-    groups = quantization.get("config_groups")
-    if isinstance(groups, dict) and groups:
-        return not any(isinstance(group, dict) and group.get("input_activations") for group in groups.values())
-    return str(quantization.get("quant_method")) in WEIGHT_ONLY
+def statements(config: HfConfig, beside: JsonFile | None = None) -> list[Statement]:
+    """What a config, and a hf_quant_config.json beside it, state; problems go to the config's.
+
+    Args:
+        config: the config.
+        beside: ModelOpt's file; None: there is none.
+    """
+    own = config.get(KEY) or config.get("compression_config")  # as compressed-tensors called it at first
+    tables = [(config.name, KEY, own)] if isinstance(own, dict) and own else []
+    if beside is not None:
+        tables.append((beside.name, "", beside.data))
+    found = []
+    for file, key, table in tables:
+        try:
+            if not isinstance(table, Mapping):
+                raise UnknownQuantizationError("", "is no table", "what ModelOpt writes")
+            found.append(Statement(file, key, quantization(table), cache_format(table)))
+        except UnknownQuantizationError as error:
+            at = ".".join(part for part in (key, error.key) if part)
+            config.problems.append(Problem(file, at, str(error), f"{error.allowed}; or give --precision"))
+    return found if tables else [*_unquantized(config)]
 
 
-def _dtype(config: HfConfig) -> str | None:
+def _unquantized(config: HfConfig) -> Iterator[Statement]:
     dtype = config.get("torch_dtype") or config.get("dtype")
-    if dtype != "bfloat16":
+    if dtype == "bfloat16":
+        yield Statement(config.name, "torch_dtype", None)
+    else:
         message = "is required" if dtype is None else f"is {dtype!r}"
         config.refuse("torch_dtype", message, "bfloat16, or a quantization_config; or give --precision")
-        return None
-    return "bf16"
 
 
-def _by_bits(quantization: Mapping[str, Any]) -> str | None:
-    """Precision of compressed-tensors groups, or of GPTQ and AWQ."""
-    groups = quantization.get("config_groups")
-    weights = [group.get("weights") or {} for group in groups.values()] if isinstance(groups, dict) else []
-    found = {BITS.get((str(item.get("type")), item.get("num_bits", 0))) for item in weights}
-    if quantization.get("quant_method") in ("gptq", "awq"):
-        found = {BITS.get(("int", quantization.get("bits", 0)))}
-    return found.pop() if len(found) == 1 else None
+def stored_weights(
+    stated: Iterable[Statement], architecture: Architecture, names: Iterable[str | None], asked: str | None = None
+) -> StoredWeights:
+    """Formats of a checkpoint as its files state them, held against each other, its names and what is asked for.
+
+    Args:
+        stated: what its files state.
+        architecture: shapes, by whose parameters formats are counted.
+        names: names of the model and its folder; they count where no precision is asked for.
+        asked: a precision that somebody gives; it decides where no file states a quantisation.
+
+    Raises:
+        InputError: two of them contradict each other.
+    """
+    found = [(one, quantized(one, architecture)) for one in stated]
+    if asked is not None and not any(one.quantization for one, _ in found):
+        return silent(asked)
+    problems = [*_apart(found), *_not_as_asked(found, asked)]
+    if asked is None:
+        problems += _misnamed(found[-1], [*filter(None, names)])
+    if problems:
+        raise InputError(problems)
+    caches = [one.kv_precision for one, _ in found if one.kv_precision]
+    return replace(found[-1][1], kv_precision=caches[-1] if caches else None)
 
 
-def _strings(value: Any) -> Iterable[str]:
-    return (str(item) for item in value) if isinstance(value, list) else ()
+def silent(precision: str) -> StoredWeights:
+    """Weights at one precision, but for what stays bf16 in any case."""
+    return StoredWeights(precision, {part: {"bf16": 1.0} for part in UNQUANTIZED}, {})  # type: ignore[arg-type]
+
+
+def quantized(statement: Statement, architecture: Architecture) -> StoredWeights:
+    """Formats of a checkpoint by its parameters, module by module."""
+    stated = statement.quantization
+    parameters: dict[WeightPart, Counter[Precision]] = {}
+    sizes: dict[Precision, float] = dict.fromkeys(WIDTHS, 0.0)
+    alone = set[Precision]()
+    for module in modules(architecture, experts_named(stated.entries if stated else ())):
+        own = stated.of(module) if stated else None
+        name: Precision = own.name if own else "bf16"
+        parameters.setdefault(module.part, Counter())[name] += module.n_parameters
+        sizes[name] += (own.n_bytes if own else WIDTHS["bf16"]) * module.n_parameters
+        alone |= {own.name} if own and own.weight_only else set()
+    names = [name for module in modules(architecture) for name in module.names] if stated else []
+    unread = unknown_entries(stated.entries if stated else (), names, architecture.n_layers)
+    return replace(_weights(parameters, sizes, alone), unread=tuple(unread))
+
+
+def _weights(
+    parameters: Mapping[WeightPart, Counter[Precision]],
+    sizes: Mapping[Precision, float],
+    alone: set[Precision],
+) -> StoredWeights:
+    totals = sum(parameters.values(), Counter[Precision]())
+    narrow: dict[Precision, int] = {name: n for name, n in totals.items() if name != "bf16"}
+    precision: Precision = max(narrow, key=lambda name: narrow[name]) if narrow else "bf16"
+    shares: dict[WeightPart, dict[Precision, float]] = {
+        part: {name: round(n / found.total(), DIGITS) for name, n in found.most_common()}
+        for part, found in parameters.items()
+    }
+    shares |= {part: {"bf16": 1.0} for part in UNQUANTIZED if part not in shares}
+    return StoredWeights(
+        precision,
+        {part: {k: v for k, v in own.items() if v} for part, own in shares.items() if own != {precision: 1.0}},
+        {name: round(sizes[name] / n, DIGITS) for name, n in narrow.items() if sizes[name] != WIDTHS[name] * n},
+        tuple(sorted(alone)),
+        total_bytes=sum(sizes.values()),
+    )
+
+
+Read = tuple[Statement, StoredWeights]
+
+
+def _apart(found: list[Read]) -> Iterator[Problem]:
+    """Two statements of one checkpoint that differ in its formats or its cache."""
+    allowed = "files of one checkpoint; leave out the one that is not its own"
+    for (one, own), (other, its) in pairwise(found):
+        differs = abs(own.total_bytes - its.total_bytes) > SAME_BYTES * its.total_bytes
+        if own.precision != its.precision or differs:
+            message = f"says {described(own)}, and {other.file} {described(its)}"
+            yield Problem(one.file, one.key, message, allowed)
+        elif one.kv_precision and other.kv_precision and one.kv_precision != other.kv_precision:
+            message = f"says a cache in {one.kv_precision}, and {other.file} one in {other.kv_precision}"
+            yield Problem(one.file, one.key, message, allowed)
+
+
+def _not_as_asked(found: list[Read], asked: str | None) -> Iterator[Problem]:
+    """A precision that somebody gives beside files that state another."""
+    for one, own in found:
+        if asked is not None and one.quantization and asked != own.precision:
+            message = f"is {asked}, and {one.file} says {described(own)}"
+            yield Problem("--precision", "", message, "nothing, where the files state a quantisation")
+            return
+
+
+def _misnamed(read: Read, names: Iterable[str]) -> Iterator[Problem]:
+    """A name that states a format which the files do not."""
+    statement, found = read
+    for name in names:
+        if word := contradiction(name, found.names):
+            allowed = f"its quantization_config or {BESIDE}; or --precision, which decides"
+            message = f"says {described(found)}, and the name {name} says {word}"
+            yield Problem(statement.file, statement.key, message, allowed)
+            return
+
+
+def described(found: StoredWeights) -> str:
+    """Formats in words."""
+    return formats_text(found.precision, found.formats)
+
+
+def formats_text(precision: str, formats: Mapping[WeightPart, Mapping[Precision, float]]) -> str:
+    """Formats of weights in words; parts that stay bf16 in any case left out.
+
+    >>> formats_text("fp8", {"attention": {"bf16": 1.0}, "dense_mlp": {"fp8": 0.9, "bf16": 0.1}})
+    'fp8, but attention bf16, dense mlp 90.00 % fp8 and 10.00 % bf16'
+    """
+    parts = []
+    for part, shares in formats.items():
+        if part not in UNQUANTIZED or shares != {"bf16": 1.0}:
+            each = [name if share == 1 else f"{100 * share:.2f} % {name}" for name, share in shares.items()]
+            parts.append(f"{part.replace('_', ' ')} {' and '.join(each)}")
+    return f"{precision}{', but ' if parts else ''}{', '.join(parts)}"

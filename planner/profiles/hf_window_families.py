@@ -58,7 +58,8 @@ def gemma2(config: HfConfig) -> Table:
 def gemma3(config: HfConfig) -> Table:
     # Its published configs leave to the class what the class has by default (transformers 5.23).
     config.assume(num_attention_heads=8, num_key_value_heads=4, vocab_size=262_208)
-    every = config.optional("sliding_window_pattern") or config.optional("_sliding_window_pattern") or 6
+    stated = [config.optional(key) for key in ("sliding_window_pattern", "_sliding_window_pattern")]
+    every = next((value for value in stated if value), 6)
     return _gemma(config, every, qk_norm="head")
 
 

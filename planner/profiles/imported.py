@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from planner.profiles.hf_precision import formats_text
 from planner.profiles.model import ModelProfile
 from planner.profiles.parameters import active_parameters, parameters_by_part, total_parameters
 from planner.profiles.stated_size import StatedSize, sizes_in
@@ -36,6 +37,13 @@ class ImportedProfile:
     def parameters_by_part(self) -> dict[str, int]:
         """Parameters by part of the model, those of none left out."""
         return {part: n for part, n in parameters_by_part(self.profile.architecture).items() if n}
+
+    @property
+    def formats_text(self) -> str:
+        """Number formats of its weights and of the cache that it asks for, in words."""
+        profile, stored = self.profile, self.profile.checkpoint
+        weights = formats_text(profile.precision, stored.formats if stored and profile.precision != "bf16" else {})
+        return f"weights {weights}" + (f"; cache {stored.kv_precision}" if stored and stored.kv_precision else "")
 
     def doubts(self, stated: StatedSize | None = None) -> Iterator[str]:
         """Where the count disagrees with a figure, or with the sizes in the model's names."""

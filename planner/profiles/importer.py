@@ -9,12 +9,14 @@ from typing import Any
 from planner.errors import InputError, Problem
 from planner.profiles.hf_config import ConfigNumber, HfConfig
 from planner.profiles.hf_context import context_limit_tokens
-from planner.profiles.hf_families import family, shapes
-from planner.profiles.hf_precision import precision, unquantized, weight_only
+from planner.profiles.hf_families import FAMILIES, family, shapes
+from planner.profiles.hf_layer_keys import refuse_by_layer
+from planner.profiles.hf_precision import BESIDE, Statement, statements, stored_weights
 from planner.profiles.imported import ImportedProfile
 from planner.profiles.model import ModelProfile
+from planner.profiles.stated_size import sizes_in
 from planner.profiles.toml_text import toml_assignments, toml_table
-from planner.schema import Document, dotted, read_text
+from planner.schema import Document, JsonFile, dotted, read_text
 from planner.toml_lines import KeyPath
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -37,41 +39,80 @@ def import_profile(
     Raises:
         InputError: the file cannot be read, its architecture is not supported, or a shape is missing; with every key.
     """
-    return profile_of_config(str(path), read_text(path), name, weights, model_id)
+    return profile_of_config(str(path), read_text(path), name, weights, model_id, _beside(path))
+
+
+def _beside(path: Path) -> JsonFile | None:
+    """ModelOpt's file beside a config, which has the config's own beginning where that has one; None: there is none."""
+    own = path.name.removesuffix("config.json") + BESIDE
+    for beside in (path.with_name(own), path.with_name(BESIDE)):
+        if beside != path and beside.is_file():
+            return JsonFile(str(beside), read_text(beside), f"a {BESIDE} of ModelOpt", is_strict=False)
+    return None
 
 
 def profile_of_config(
-    file: str, text: str, name: str | None = None, weights: str | None = None, model_id: str | None = None
+    file: str,
+    text: str,
+    name: str | None = None,
+    weights: str | None = None,
+    model_id: str | None = None,
+    beside: JsonFile | None = None,
 ) -> ImportedProfile:
-    """As `import_profile`, from the text of a config."""
+    """As `import_profile`, from the text of a config, and perhaps a hf_quant_config.json beside it."""
     config = HfConfig(file, text)
     kind = family(config)
     architecture = shapes(config, kind) if kind else {}
+    if kind:
+        refuse_by_layer(config, architecture)
     if (longest := context_limit_tokens(config)) is not None:
         architecture["context_limit_tokens"] = longest
-    stored = weights or precision(config)
+    stated = _stated(config, beside, weights)
     if config.problems:
         raise InputError(_first_of_each_key(config.problems))
     origin = model_id or str(config.outer.get("_name_or_path") or "")
     found = name or profile_name(origin) or profile_name(str(kind))
-    head: dict[str, Any] = {"schema": "planner.model/1", "name": found, "title": origin or found, "precision": stored}
+    head: dict[str, Any] = {"schema": "planner.model/1", "name": found, "title": origin or found}
+    head["precision"] = weights or "bf16"
     if _ID.fullmatch(origin):  # and not the path of a folder
         head["aliases"] = [origin]
     sources = {"hf-config": f"config.json of {origin or found}, read from {Path(file).name}"}
-    checkpoint: dict[str, Any] = {"source": "hf-config"}
-    if stored != "bf16":
-        checkpoint["unquantized"] = unquantized(config)
-        if weight_only(config):
-            checkpoint["weight_only"] = True
     shown = {"source": "hf-config", "basis": "published"}
     if config.assumed:
         defaults = ", ".join(f"{key} = {json.dumps(value)}" for key, value in config.assumed.items())
         shown["note"] = f"By default of its class, as the config does not say: {defaults}"
     shape = {**shown, **architecture}
-    content = {**head, "sources": sources, "checkpoint": checkpoint, "architecture": shape}
+    content = {**head, "sources": sources, "checkpoint": {"source": "hf-config"}, "architecture": shape}
+    profile = _Mapped(file, content, {"name": name, "precision": weights}).record(ModelProfile)
+    names = [model_id, name, str(config.outer.get("_name_or_path") or ""), *_names_of_folders(file)]
+    stored = stored_weights(stated, profile.architecture, names, weights)
+    head["precision"], checkpoint = stored.precision, {"source": "hf-config", **stored.checkpoint()}
+    if beside is not None:
+        sources["hf-config"] += f" and {Path(beside.name).name}"
+    content |= {**head, "sources": sources, "checkpoint": checkpoint}
     profile = _Mapped(file, content, {"name": name, "precision": weights}).record(ModelProfile)
     toml = _toml(head, sources, checkpoint, shape)
-    return ImportedProfile(found, toml, profile, tuple(config.unmapped()), config.assumed)
+    unread = (f"quantization: {entry}" for entry in stored.unread)
+    return ImportedProfile(found, toml, profile, (*config.unmapped(), *unread), config.assumed)
+
+
+def _stated(config: HfConfig, beside: JsonFile | None, weights: str | None) -> list[Statement]:
+    """What files state of the weights; where a precision is given, what cannot be read is no problem."""
+    problems = [*config.problems]
+    found = statements(config, beside)
+    if weights is not None:
+        config.problems[:] = problems
+    return found
+
+
+def _names_of_folders(file: str) -> list[str]:
+    """Names of a config's file and of its folder that are a model's: those with a family or a size in them.
+
+    Of a cache of Hugging Face, the folder of the model counts, above that of the revision.
+    """
+    path, makers = Path(file), re.compile("|".join({name.split("_")[0].rstrip("0123456789") for name in FAMILIES}))
+    found = [path.stem, path.parent.name, *(one.name for one in path.parents if one.name.startswith("models--"))]
+    return [name for name in found if sizes_in(name) or makers.search(name.casefold())]
 
 
 class _Mapped(Document):
@@ -106,10 +147,16 @@ def profile_name(model_id: str) -> str:
 
 def _toml(head: Mapping[str, Any], sources: Any, checkpoint: Any, architecture: Mapping[str, Any]) -> str:
     plain = {key: value for key, value in architecture.items() if key not in ("moe", "mlp_only", "attention")}
-    tables = [toml_assignments(head), toml_table("sources", sources), toml_table("checkpoint", checkpoint)]
+    tables = [toml_assignments(head), toml_table("sources", sources), *_checkpoint(checkpoint)]
     tables.append(toml_table("architecture", plain))
     tables += [
         toml_table(f"architecture.{key}", architecture[key]) for key in ("mlp_only", "moe") if key in architecture
     ]
     tables += [toml_table("[architecture.attention]", group) for group in architecture["attention"]]
     return "\n".join(tables)
+
+
+def _checkpoint(table: Mapping[str, Any]) -> list[str]:
+    plain = {key: value for key, value in table.items() if key != "formats"}
+    own = [toml_table("checkpoint.formats", table["formats"])] if "formats" in table else []
+    return [toml_table("checkpoint", plain), *own]

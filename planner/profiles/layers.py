@@ -22,6 +22,9 @@ class Indexer(StrictModel):
     """Values per index head, and per token of the one index key that is cached."""
     top_k: Whole
     """Keys each query attends to."""
+    borrowed: bool = False
+    """Whether the keys attended to are those that a layer below picked: without index projections, scores and index
+    keys of its own."""
 
 
 class LayerGroup(StrictModel):

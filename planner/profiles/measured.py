@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from planner.profiles.base import Name, Precision, Text
-from planner.ranges import Accelerators, Batch, Bytes, Seconds, Whole
+from planner.profiles.base import Precision, Text
+from planner.ranges import Accelerators, Batch, Bytes, ProfileName, Seconds, Whole
 from planner.schema import Fault, StrictModel, raise_faults
 
 Interpolation = Literal["monotone-cubic", "linear"]
@@ -66,7 +66,7 @@ class DecodePoint(StrictModel):
 class MeasuredInstance(StrictModel):
     """Behaviour of one model on one serving instance, as published or inferred."""
 
-    hardware: Name
+    hardware: ProfileName
     """Hardware profile of the instance's accelerators."""
     n_accelerators: Accelerators
     """Accelerators in the instance."""

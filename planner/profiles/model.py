@@ -7,17 +7,21 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from planner.profiles.base import Name, Precision, Profile, Text
+from planner.profiles.base import Precision, Profile, Text
 from planner.profiles.experts import MixtureOfExperts
-from planner.profiles.layers import AttentionLayers, HeadLayers
+from planner.profiles.layers import AttentionLayers, HeadLayers, MlaLayers
 from planner.profiles.measured import MeasuredInstance
-from planner.ranges import Layers, LayersOrNone, Parameters, Whole, Width
+from planner.ranges import Layers, LayersOrNone, Parameters, ProfileName, Whole, Width
 from planner.schema import Fault, StrictModel, raise_faults
 
 WeightPart = Literal[
     "attention", "dense_mlp", "experts", "shared_experts", "latent", "router", "embedding", "lm_head", "norms"
 ]
 UNQUANTIZED: tuple[WeightPart, ...] = ("router", "embedding", "lm_head", "norms")
+"""Parts that stay bf16 unless a profile says otherwise."""
+UNQUANTIZED_FORMATS: dict[WeightPart, dict[Precision, float]] = {part: {"bf16": 1.0} for part in UNQUANTIZED}
+Share = Annotated[float, Field(gt=0, le=1)]
+SHARES_TOLERANCE = 1e-4
 
 
 class ParameterCount(StrictModel):
@@ -163,6 +167,23 @@ class Architecture(StrictModel):
             yield Fault(("moe",), "places sparse layers, as mlp_only does (n_dense_first_layers = 0, no layer_period)")
 
     def _borrowing_faults(self) -> Iterator[Fault]:
+        yield from self._borrowed_kv_faults()
+        yield from self._borrowed_index_faults()
+
+    def _borrowed_index_faults(self) -> Iterator[Fault]:
+        """Keys that are borrowed from an indexer are those of a layer below that has its own, and picks as many."""
+        sparse = {i: g for i, g in enumerate(self.attention) if isinstance(g, MlaLayers) and g.indexer}
+        own = {group.indexer.top_k for group in sparse.values() if group.indexer and not group.indexer.borrowed}
+        for index, group in sparse.items():
+            if group.indexer is None or not group.indexer.borrowed:
+                continue
+            if group.indexer.top_k not in own:
+                message = "is true (layers with an indexer of their own, of the same top_k, to borrow from)"
+                yield Fault(("attention", index, "indexer", "borrowed"), message)
+            elif self.pattern and self.pattern[0] == group.symbol:
+                yield Fault(("pattern",), f"begins with {group.symbol!r} (a layer with an indexer of its own)")
+
+    def _borrowed_kv_faults(self) -> Iterator[Fault]:
         """Borrowed keys and values are those of a layer below that has its own, of the same shape."""
         heads = [group for group in self.attention if isinstance(group, HeadLayers)]
         shapes = {(group.n_kv_heads, group.head_dim, group.value_dim) for group in heads if not group.borrows_kv}
@@ -234,14 +255,25 @@ class Checkpoint(StrictModel):
 
     source: Text
     """Id of one of the profile's [sources]."""
-    unquantized: tuple[WeightPart, ...] = UNQUANTIZED
-    """Parts that stay bf16 when the weights are narrower."""
-    bytes_per_weight: Annotated[float, Field(ge=0.01, le=16)] | None = None
-    """Bytes of a weight at the checkpoint's precision, its share of the scales included; absent: the format's width."""
-    weight_only: bool = False
-    """Whether weights alone are quantised, so that products take wider inputs, as MXFP4, GPTQ and AWQ do."""
+    formats: dict[WeightPart, dict[Precision, Share]] = Field(default_factory=lambda: {**UNQUANTIZED_FORMATS})
+    """Number formats of the parts that are not all at the profile's precision, each with its share of the part's
+    parameters; absent: router, embedding, lm_head and norms are bf16."""
+    bytes_per_weight: dict[Precision, Annotated[float, Field(ge=0.01, le=16)]] = Field(default_factory=dict)
+    """Bytes of a weight by its format, its share of the scales included; absent: the format's width."""
+    weight_only: tuple[Precision, ...] = ()
+    """Formats whose weights alone are quantised, so that products take wider inputs, as MXFP4, GPTQ and AWQ do."""
+    kv_precision: Precision | None = None
+    """Number format that the checkpoint asks for its attention cache; absent: none, which engines read as bf16."""
     note: Text | None = None
     """What a reader must know to use it."""
+
+    @model_validator(mode="after")
+    def _shares_are_whole(self) -> Self:
+        for part, shares in self.formats.items():
+            if abs(sum(shares.values()) - 1) > SHARES_TOLERANCE:
+                message = f"has shares that sum to {sum(shares.values()):.6g} (1, the whole part)"
+                raise_faults([Fault(("formats", part), message)])
+        return self
 
 
 class ModelProfile(Profile):
@@ -259,5 +291,5 @@ class ModelProfile(Profile):
     """Parameter counts."""
     architecture: Architecture
     """Shapes."""
-    measured: dict[Name, MeasuredInstance] = Field(default_factory=dict)
+    measured: dict[ProfileName, MeasuredInstance] = Field(default_factory=dict)
     """Instances somebody measured, or that were inferred, by a name."""

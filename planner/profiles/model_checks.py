@@ -22,8 +22,8 @@ def plausible_measurements(checked: CheckedFile) -> Iterator[Problem]:
     """Measured seconds and bytes have the size that seconds and bytes have."""
     if isinstance(checked.profile, ModelProfile):
         for name, instance in checked.profile.measured.items():
-            for fault in _measurement_faults(instance):
-                yield checked.file.problem(("measured", name, *fault.key), fault.message, _ALLOWED[str(fault.key[0])])
+            for fault, allowed in measurement_faults(instance):
+                yield checked.file.problem(("measured", name, *fault.key), fault.message, allowed)
 
 
 MODEL_CHECKS: tuple[Check, ...] = (published_parameters, plausible_measurements)
@@ -36,8 +36,12 @@ _ALLOWED = {
 }
 
 
-def _measurement_faults(instance: MeasuredInstance) -> Iterator[Fault]:
-    """The first implausible value of each curve."""
+def measurement_faults(instance: MeasuredInstance) -> Iterator[tuple[Fault, str]]:
+    """The first implausible value of each curve, and what is allowed."""
+    yield from ((fault, _ALLOWED[str(fault.key[0])]) for fault in _faults_of(instance))
+
+
+def _faults_of(instance: MeasuredInstance) -> Iterator[Fault]:
     if instance.prefill:
         points = zip(instance.prefill.tokens, instance.prefill.seconds, strict=True)
         rates = [tokens / seconds / instance.n_accelerators for tokens, seconds in points]

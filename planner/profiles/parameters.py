@@ -1,8 +1,5 @@
 """Parameter counts from shapes, in closed form per group of layers; the gate for profiles and the roofline use them."""
 
-from typing import TypeVar
-
-from planner.errors import InputError, Problem
 from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.layers import (
     AttentionLayers,
@@ -16,19 +13,7 @@ from planner.profiles.layers import (
     SwaLayers,
 )
 from planner.profiles.model import Architecture, ModelProfile, WeightPart
-
-Value = TypeVar("Value")
-
-
-def known(value: Value | None, key: str) -> Value:
-    """A shape that must be known to count.
-
-    Raises:
-        InputError: it is not, which names the key; `missing_shapes` tells beforehand.
-    """
-    if value is None:
-        raise InputError(Problem("architecture", key, "is unknown", "a shape, where parameters or FLOPs are counted"))
-    return value
+from planner.profiles.projections import known, projections
 
 
 def missing_shapes(architecture: Architecture) -> tuple[str, ...]:
@@ -248,88 +233,36 @@ def attention_parameters(group: AttentionLayers, hidden: int) -> int:
     >>> [attention_parameters(g, 2304) for g in model_profile("kimi-linear-48b").architecture.attention]
     [39514272, 29114880]
     """
+    return sum(projections(group, hidden).values()) + _vectors(group, hidden)
+
+
+def _vectors(group: AttentionLayers, hidden: int) -> int:
+    """Norms, biases, sinks, convolutions and decays of one layer."""
     match group:
         case GqaLayers() | SwaLayers():
-            return _head_attention(group, hidden)
+            return _head_vectors(group, hidden)
         case MlaLayers():
-            return _mla(group, hidden)
-        case KdaLayers():
-            return _kda(group, hidden)
-        case GdnLayers():
-            return _gdn(group, hidden)
-        case LightningLayers():
-            return _lightning(group, hidden)
-        case Mamba1Layers():
-            return _mamba1(group, hidden)
-        case Mamba2Layers():
-            return _mamba2(group, hidden)
+            rank, indexer = group.q_lora_rank or 0, group.indexer
+            return rank + group.kv_lora_rank + (2 * indexer.head_dim if indexer and not indexer.borrowed else 0)
+        case KdaLayers():  # convolutions; dt bias, A per head, output norm
+            width = group.n_heads * group.head_dim
+            return 3 * width * group.conv_kernel + width + group.n_heads + group.head_dim
+        case GdnLayers():  # convolution; A and dt bias per head, output norm
+            return group.conv_channels * group.conv_kernel + 2 * group.n_value_heads + group.value_head_dim
+        case LightningLayers():  # output norm; norms of queries and keys
+            return group.n_heads * group.head_dim + (2 * group.head_dim if group.qk_norm else 0)
+        case Mamba1Layers():  # bias of the step sizes; convolution with bias; A, D; norms
+            inner, state = group.inner_size, group.state_size
+            norms = group.dt_rank + 2 * state if group.inner_norms else 0
+            return inner * (group.conv_kernel + 1) + inner * state + 2 * inner + norms
+        case Mamba2Layers():  # convolution with bias; A, D, dt bias per head; gated norm
+            return group.conv_channels * (group.conv_kernel + 1) + 3 * group.n_heads + group.inner_size
 
 
-def _head_attention(group: GqaLayers | SwaLayers, hidden: int) -> int:
-    """Queries, keys and values unless they are borrowed, output; norms, biases, gate and sinks where there are any."""
+def _head_vectors(group: GqaLayers | SwaLayers, hidden: int) -> int:
+    """Norms, biases and sinks where there are any."""
     queries, keys = group.n_heads * group.head_dim, group.n_kv_heads * group.head_dim
-    out = group.n_heads * group.value_dim
-    projected = queries + (0 if group.borrows_kv else keys + group.n_kv_heads * group.value_dim)
-    matrices = hidden * (projected + out * (2 if group.output_gate else 1))
+    own_kv = 0 if group.borrows_kv else keys + group.n_kv_heads * group.value_dim
     norms = {None: 0, "head": 2 * group.head_dim, "layer": queries + keys}[group.qk_norm]
-    bias = {None: 0, "qkv": projected, "qkvo": projected + hidden}[group.attention_bias]
-    return matrices + norms + bias + (group.n_heads if group.sink else 0)
-
-
-def _mla(group: MlaLayers, hidden: int) -> int:
-    """Compressed or plain queries, compressed keys and values with their norm, their expansion, output, gate."""
-    n_heads, value = known(group.n_heads, "n_heads"), known(group.v_head_dim, "v_head_dim")
-    nope, rope = known(group.qk_nope_head_dim, "qk_nope_head_dim"), group.qk_rope_head_dim
-    queries = n_heads * (nope + rope)
-    rank = group.q_lora_rank
-    query = hidden * rank + rank + rank * queries if rank else hidden * queries
-    cached = hidden * (group.kv_lora_rank + rope) + group.kv_lora_rank
-    expansion = group.kv_lora_rank * n_heads * (nope + value)
-    out = n_heads * value * hidden * (2 if group.output_gate else 1)
-    return query + cached + expansion + out + _indexer(group, hidden)
-
-
-def _indexer(group: MlaLayers, hidden: int) -> int:
-    """Index queries from compressed queries, one index key with a norm of weight and bias, one weight per head."""
-    indexer, rank = group.indexer, group.q_lora_rank
-    if indexer is None or rank is None:
-        return 0
-    width = indexer.n_heads * indexer.head_dim
-    return rank * width + hidden * indexer.head_dim + 2 * indexer.head_dim + hidden * indexer.n_heads
-
-
-def _kda(group: KdaLayers, hidden: int) -> int:
-    """Queries, keys, values, output; decay and gate; beta; convolutions; A per head, dt bias, output norm."""
-    width = group.n_heads * group.head_dim
-    low_rank = hidden * group.head_dim + group.head_dim * width
-    gate = hidden * width if group.full_rank_gate else low_rank
-    matrices = 4 * hidden * width + low_rank + gate + hidden * group.n_heads
-    return matrices + 3 * width * group.conv_kernel + width + group.n_heads + group.head_dim
-
-
-def _gdn(group: GdnLayers, hidden: int) -> int:
-    """Queries, keys, values and gate, beta and decay, output; convolution; A and dt bias per head, output norm."""
-    values = group.n_value_heads * group.value_head_dim
-    matrices = hidden * (group.conv_channels + values + 2 * group.n_value_heads + values)
-    return matrices + group.conv_channels * group.conv_kernel + 2 * group.n_value_heads + group.value_head_dim
-
-
-def _lightning(group: LightningLayers, hidden: int) -> int:
-    """Queries, keys, values, gate, output; output norm; norms of queries and keys."""
-    width = group.n_heads * group.head_dim
-    return 5 * hidden * width + width + (2 * group.head_dim if group.qk_norm else 0)
-
-
-def _mamba1(group: Mamba1Layers, hidden: int) -> int:
-    """Input and gate, output; convolution with bias; step sizes, inputs and outputs of the state; A, D; norms."""
-    inner, state, rank = group.inner_size, group.state_size, group.dt_rank
-    matrices = 3 * hidden * inner + inner * (rank + 2 * state) + rank * inner + inner
-    vectors = inner * (group.conv_kernel + 1) + inner * state + inner
-    return matrices + vectors + (rank + 2 * state if group.inner_norms else 0)
-
-
-def _mamba2(group: Mamba2Layers, hidden: int) -> int:
-    """Input, gate, groups and step sizes, output; convolution with bias; A, D, dt bias per head; gated norm."""
-    inner = group.inner_size
-    matrices = hidden * (inner + group.conv_channels + group.n_heads) + inner * hidden
-    return matrices + group.conv_channels * (group.conv_kernel + 1) + 3 * group.n_heads + inner
+    bias = {None: 0, "qkv": queries + own_kv, "qkvo": queries + own_kv + hidden}[group.attention_bias]
+    return norms + bias + (group.n_heads if group.sink else 0)

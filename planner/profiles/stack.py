@@ -1,12 +1,13 @@
 """Stack profiles: what a serving framework adds to the roofline, shared by all models and accelerators."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
-from planner.profiles.base import Name, Profile, Text
-from planner.ranges import NonNegative, Positive, Share, Whole, WholeOrNone
-from planner.schema import StrictModel
+from planner.profiles.base import Profile, Text
+from planner.ranges import LEAST_POSITIVE, NonNegative, Positive, ProfileName, Share, Whole, WholeOrNone
+from planner.schema import Fault, StrictModel, raise_faults
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 FactorBasis = Literal["calibrated", "measured", "quoted", "assumed"]
@@ -27,6 +28,24 @@ class Factor(StrictModel):
     """Standard error of a fitted value over the value."""
     note: Text | None = None
     """What a reader must know to use it."""
+
+
+RATE_FACTORS = (
+    "gemm_efficiency",
+    "moe_efficiency",
+    "attention_efficiency",
+    "recurrence_efficiency",
+    "weight_read_fraction",
+    "kv_read_efficiency",
+)
+"""Factors that times are divided by."""
+
+
+def zero_rates(values: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """Factors of some that are 0, or as good as 0, and must not be, each with what is wrong with it."""
+    for name in RATE_FACTORS:
+        if values.get(name, 1.0) < LEAST_POSITIVE:
+            yield name, f"is {values[name]:g} (at least {LEAST_POSITIVE:g}: times are divided by it)"
 
 
 class StackFactors(StrictModel):
@@ -75,6 +94,12 @@ class StackFactors(StrictModel):
     def stated(self) -> dict[str, Factor]:
         """The factors that the profile has, by key."""
         return {name: factor for name, factor in self if factor is not None}
+
+    @model_validator(mode="after")
+    def _divides_by_no_zero(self) -> Self:
+        found = zero_rates({name: factor.value for name, factor in self.stated.items()})
+        raise_faults(Fault((name, "value"), message) for name, message in found)
+        return self
 
 
 class WideSettings(StrictModel):
@@ -152,7 +177,7 @@ class StackSettings(StrictModel):
     """Whether a prompt longer than what a pass may take is computed in chunks; absent: true."""
     most_running: Annotated[int, Field(ge=1, le=10**6)] | None = None
     """Most requests that an attention replica has admitted at once; absent: 1024."""
-    usual_harness: Name | None = None
+    usual_harness: ProfileName | None = None
     """Harness of measured points that name none; absent: they are run by these settings."""
 
 
@@ -202,7 +227,7 @@ class VersionFactors(StrictModel):
     """Ratio of its host times and overheads to the stack's."""
     request: Positive
     """Ratio of its overhead per request to the stack's."""
-    models: tuple[Name, ...] = ()
+    models: tuple[ProfileName, ...] = ()
     """Models that its ratios hold for, as they or a single source alone tell of it; empty: any, as two sources and two
     models tell of it."""
 
@@ -239,9 +264,9 @@ class Bands(StrictModel):
 class GroupError(StrictModel):
     """Errors of one model on one accelerator, as fractions of the measured value."""
 
-    model: Name
+    model: ProfileName
     """Model profile."""
-    hardware: Name
+    hardware: ProfileName
     """Hardware profile."""
     n_points: Whole
     """Points of the group."""
@@ -297,9 +322,9 @@ class Calibration(StrictModel):
     """Id of the source of the points."""
     points: tuple[PointsFile, ...]
     """Files."""
-    models: tuple[Name, ...]
+    models: tuple[ProfileName, ...]
     """Models among the points."""
-    hardware: tuple[Name, ...]
+    hardware: tuple[ProfileName, ...]
     """Accelerators among the points."""
     input_tokens: tuple[Whole, Whole]
     """Shortest and longest prompt [tokens]."""
@@ -332,7 +357,7 @@ class StackProfile(Profile):
 
     schema_id: Literal["planner.stack/1"] = Field(alias="schema")
     """Format of the file."""
-    framework: Name
+    framework: ProfileName
     """Framework, as `--stack` names it."""
     default_version: Text | None = None
     """Version meant by the framework's name alone; absent: the factors as they are."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         Prompts,
         colocated_capacity_req_per_s,
         colocated_queue,
+        kept_full,
         steady_pass_s,
     )
     from planner.queueing.colocated_doubts import DOUBTS, Doubt
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, utilization_fraction
     from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
     from planner.queueing.places import place_wait, place_waits
+    from planner.queueing.preemption import Held, Preemption, preemption_when_full
     from planner.queueing.service import Service
     from planner.queueing.sharing import ALONE, ENDLESS, Senders, Stretch, alone_s, link_stretch
     from planner.queueing.single_server import deterministic_wait, exponential_wait
@@ -71,6 +73,10 @@ _LAZY = {
     "birth_death_fractions": "decode",
     "colocated_capacity_req_per_s": "colocated",
     "colocated_queue": "colocated",
+    "kept_full": "colocated",
+    "Held": "preemption",
+    "Preemption": "preemption",
+    "preemption_when_full": "preemption",
     "connections_bytes_per_s": "link",
     "decode_batch": "decode",
     "delay": "gigc",
@@ -109,6 +115,10 @@ _LAZY = {
 }
 
 __all__ = [
+    "Held",
+    "Preemption",
+    "kept_full",
+    "preemption_when_full",
     "steady_pass_s",
     "colocated_queue",
     "colocated_capacity_req_per_s",

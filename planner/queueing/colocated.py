@@ -11,6 +11,7 @@ from planner.queueing.colocated_doubts import Doubt, Traits, doubts
 from planner.queueing.decode import DecodeBatch, decode_batch
 from planner.queueing.erlang import Floats
 from planner.queueing.pass_chain import PassChain, fewer, pass_chain
+from planner.queueing.preemption import Preemption
 from planner.queueing.routed_arrivals import Arrivals
 from planner.queueing.service import Service
 from planner.queueing.token_lattice import TokenLattice, token_lattice
@@ -45,6 +46,8 @@ class PassLoop:
     """Whether prompts have passes of their own, before any decode step; else they share passes."""
     held_dispersion: float = 1.0
     """E[h^2] / E[h]^2 of the memory h that a request holds, where memory is what limits how many run [fraction]."""
+    preemption: Preemption | None = None
+    """What gives way where memory is what limits how many run, and is taken token by token; None elsewhere."""
 
     def prompt_budget(self, batch: Floats | float) -> Floats:
         """Prompt tokens that a pass may take beside so many sequences."""
@@ -127,16 +130,18 @@ class ColocatedQueue:
         return self.batch.tpot_mean_s + copysign(hypot(by_batch_s, z * self.prompt_jitter_s), z)
 
 
-def steady_pass_s(loop: PassLoop, prompts: Prompts, batch: Floats) -> Floats:
+def steady_pass_s(loop: PassLoop, prompts: Prompts, batch: Floats, recomputed_fraction: float = 0.0) -> Floats:
     """Seconds from one token of a sequence to its next, where each that ends makes room for another.
 
-    Equation: of B sequences B / (L - 1) end in a step, and as many prompts come: p = n B / (L - 1) tokens, in passes of
-        t = min(T, max(n, p)). Shared passes: s(0, B) + p / t (s(t, B) - s(0, B)); prompts first: s(0, B) + p / t s(t).
+    Equation: of B sequences B / (L - 1) end in a step, and as many prompts come: p = n B / (L - 1) tokens, and g B of
+        those that gave way, in passes of t = min(T, max(n, p)). Shared passes: s(0, B) + p / t (s(t, B) - s(0, B));
+        prompts first: s(0, B) + p / t s(t).
 
     Args:
         loop: how passes are made.
         prompts: what requests bring; answers have a second token.
         batch: sequences B that decode [sequences], any shape.
+        recomputed_fraction: prompt tokens g computed again per token that is generated [fraction].
 
     Returns:
         Seconds [s], the shape of `batch`.
@@ -150,7 +155,7 @@ def steady_pass_s(loop: PassLoop, prompts: Prompts, batch: Floats) -> Floats:
     >>> steady_pass_s(loop, prompts, np.array([10.0])).round(6).tolist()  # a prompt beside 10 sequences, every 10 steps
     [0.012]
     """
-    tokens = prompts.mean_tokens * batch / prompts.decoded_tokens
+    tokens = (prompts.mean_tokens / prompts.decoded_tokens + recomputed_fraction) * batch
     whole = np.clip(tokens, min(prompts.mean_tokens, loop.tokens_per_pass), loop.prompt_budget(batch))
     step_s = loop.pass_s(np.zeros_like(tokens), batch)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -164,7 +169,8 @@ def colocated_capacity_req_per_s(loop: PassLoop, prompts: Prompts, tpot_s: float
     """Most requests per second of an instance, with no more than a time per token.
 
     Equation: max over B <= min(limit, tokens / (1 + n / (L - 1))) of B / ((L - 1) s(B)) with s(B) <= limit, s as
-        `steady_pass_s`; without a second token, or one request at a time, one over what a request takes.
+        `steady_pass_s`; without a second token, or one request at a time, one over what a request takes. Where memory
+        is kept full and requests give way, no more than that batch reaches with what is computed again.
 
     Args:
         loop: how passes are made.
@@ -197,7 +203,31 @@ def colocated_capacity_req_per_s(loop: PassLoop, prompts: Prompts, tpot_s: float
         batch = np.append(batch, batch[last] + part * (batch[last + 1] - batch[last]))
     seconds = steady_pass_s(loop, prompts, batch)
     rate = batch / (prompts.decoded_tokens * seconds)
-    return float(np.max(rate[seconds <= tpot_s], initial=0.0))
+    most_req_per_s = float(np.max(rate[seconds <= tpot_s], initial=0.0))
+    return most_req_per_s if loop.preemption is None else min(most_req_per_s, kept_full(loop, prompts)[0])
+
+
+def kept_full(loop: PassLoop, prompts: Prompts) -> tuple[float, float]:
+    """What an instance does whose memory is kept full, so that requests give way and are computed again.
+
+    Args:
+        loop: how passes are made; memory limits how many run.
+        prompts: what requests bring; answers have a second token.
+
+    Returns:
+        Requests per second, and the time from one token of a sequence to its next [s].
+
+    Raises:
+        ValueError: memory does not limit how many run, or is reserved for whole answers.
+
+    Valid: as `preemption_when_full`; a queue that fills memory is served at this rate, whatever a smaller batch would
+        reach.
+    """
+    if loop.preemption is None:
+        raise ValueError("nothing gives way")
+    batch = np.array([loop.preemption.batch])
+    step_s = float(steady_pass_s(loop, prompts, batch, loop.preemption.recomputed_fraction)[0])
+    return loop.preemption.batch / (prompts.decoded_tokens * step_s), step_s
 
 
 def _serial_capacity(loop: PassLoop, prompts: Prompts, tpot_s: float) -> float:

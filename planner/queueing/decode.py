@@ -43,6 +43,10 @@ def birth_death_fractions(birth_per_s: Floats, death_per_s: Floats) -> Floats:
     return np.asarray(share / share.sum())
 
 
+_MOST_PLACES = 1_000_000
+"""Places up to which each number of requests present is a state by itself."""
+
+
 @dataclass(frozen=True, eq=False)
 class DecodeBatch:
     """Steady state of a decode pool, from `decode_batch`."""
@@ -166,7 +170,7 @@ def decode_batch(
 def waiting_fractions(arrival_req_per_s: Floats, output_tokens: float, step_s: Floats, n_instances: int = 1) -> Floats:
     """P(wait) of `decode_batch` at many arrival rates at once.
 
-    Equation: as at `decode_batch`.
+    Equation: as at `decode_batch`; of more than a million places fewer instances stand for all, (1 - u) sqrt(n) kept.
 
     Args:
         arrival_req_per_s: arrival rates [req/s], shape (n,), at least 0.
@@ -182,12 +186,18 @@ def waiting_fractions(arrival_req_per_s: Floats, output_tokens: float, step_s: F
 
     Valid: as at `decode_batch`.
 
-    Source: as at `decode_batch`.
+    Source: as at `decode_batch`; Halfin and Whitt (1981), Operations Research 29(3), for very many places.
 
     >>> waiting_fractions(np.array([1.0, 9.0]), 10.0, np.full(10, 0.1)).round(3).tolist()
     [0.0, 0.669]
     """
-    return _with_waiting(arrival_req_per_s, _deaths(output_tokens, step_s, n_instances)[1])[:, -1]
+    few = min(n_instances, max(_MOST_PLACES // max(len(step_s), 1), 1))
+    death_per_s = _deaths(output_tokens, step_s, few)[1]
+    rates, most = np.asarray(arrival_req_per_s, dtype=np.float64), float(death_per_s[-1])
+    if few < n_instances:
+        spare = (1 - rates * few / n_instances / most) * np.sqrt(n_instances / few)
+        rates = np.where(rates >= 0, np.maximum(1 - spare, 0.0), -1.0) * most
+    return _with_waiting(rates, death_per_s)[:, -1]
 
 
 def _deaths(output_tokens: float, step_s: Floats, n_instances: int) -> tuple[Floats, Floats]:

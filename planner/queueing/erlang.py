@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 _MOST_TERMS = 1_000_000
 """Servers times loads up to which all terms are held at once: some megabytes."""
+_MANY_SERVERS = 100_000
+"""Servers beyond which no term is computed by itself."""
 
 
 @overload
@@ -29,7 +31,7 @@ def erlang_b(n_servers: int, load_erlang: float | Floats) -> float | Floats:
     Raises:
         ValueError: `n_servers` or a load is negative or not finite.
 
-    Valid: Poisson arrivals, any service distribution, blocked requests leave. Cost grows linearly in c.
+    Valid: Poisson arrivals, any service distribution, blocked requests leave. Cost grows linearly in c up to 100,000.
 
     Source: Erlang (1917); recursion in Cooper, Introduction to Queueing Theory (1981), chapter 3.
 
@@ -41,6 +43,8 @@ def erlang_b(n_servers: int, load_erlang: float | Floats) -> float | Floats:
         raise ValueError(f"erlang formula needs n_servers >= 0 and a finite load >= 0, got {n_servers}, {load_erlang}")
     if load.size * n_servers <= _MOST_TERMS:
         blocked = _summed(n_servers, load)
+    elif n_servers > _MANY_SERVERS:
+        blocked = _of_many(n_servers, load)
     else:
         blocked = np.ones_like(load)
         for k in range(1, n_servers + 1):
@@ -53,6 +57,22 @@ def _summed(n_servers: int, load: Floats) -> Floats:
     with np.errstate(over="ignore", divide="ignore"):
         terms = np.cumprod(np.arange(n_servers, 0, -1) / load[..., np.newaxis], axis=-1)
         return np.asarray(1.0 / (1.0 + terms.sum(axis=-1)))
+
+
+def _of_many(n_servers: int, load: Floats) -> Floats:
+    """The same by the distribution of Poisson numbers, to a part in a million.
+
+    Equation: B = P(N = c) / P(N <= c), N Poisson of mean a, with Stirling's series for c!; where a is so far above c
+    that neither can be told from 0, c / (a - c) servers are idle: B = 1 - (c - c / (a - c)) / a.
+    """
+    from scipy.special import gammaincc
+
+    busy = load / n_servers
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exponent = -n_servers * (busy - 1 - np.log(busy)) - 1 / (12 * n_servers)
+        none_free = np.exp(exponent) / np.sqrt(2 * np.pi * n_servers)
+        at_most = gammaincc(n_servers + 1, load)
+        return np.where(at_most > 0, none_free / at_most, 1 - (n_servers - 1 / (busy - 1)) / load)
 
 
 @overload

@@ -14,6 +14,8 @@ from planner.queueing.single_server import exponential_wait
 
 _CHAIN_SERVERS = 32
 """Servers up to which the chain itself is solved; beyond, its ratio to exponential service is taken from there."""
+_DETERMINISTIC_SERVERS = 8192
+"""The same of deterministic service: with more servers hardly anybody waits at any load that is tabulated."""
 _WAITING_POWER = 0.6
 """Exponent of the variation by which log P(W > 0) moves from deterministic to Erlang-2 service."""
 _SCALE_SHARE = 0.35
@@ -223,9 +225,25 @@ def phase_moments(service: Service) -> tuple[float, float]:
 
 def chain_anchor(n_servers: int, utilization: Floats, service: Service, arrival_scv: float) -> tuple[Anchor, Floats]:
     """The solved queue whose ratios to exponential service a pool has, and the loads at which it has them."""
-    few = min(n_servers, _CHAIN_SERVERS)
-    loads = np.maximum(1 - (1 - utilization) * sqrt(n_servers / few), 0.01) if n_servers > few else utilization
+    few, loads = _fewer(n_servers, utilization, _CHAIN_SERVERS)
     return phase_anchor(few, arrival_scv, *phase_moments(service)), np.minimum(loads, HEAVY)
+
+
+def regular_anchor(n_servers: int, utilization: Floats, arrival_scv: float) -> tuple[Anchor, Floats]:
+    """The same for deterministic service."""
+    few, loads = _fewer(n_servers, utilization, _DETERMINISTIC_SERVERS)
+    return deterministic_anchor(few, arrival_scv), loads
+
+
+def _fewer(n_servers: int, utilization: Floats, most: int) -> tuple[int, Floats]:
+    """At most so many servers that stand for all, with the loads at which as few wait.
+
+    Equation: (1 - u) sqrt(c) is kept.
+
+    Source: Halfin and Whitt (1981), Operations Research 29(3): the probability to wait then hardly changes with c.
+    """
+    few = min(n_servers, most)
+    return few, np.maximum(1 - (1 - utilization) * sqrt(n_servers / few), 0.01) if n_servers > few else utilization
 
 
 def _exponential(n_servers: int, utilization: Floats, arrival_scv: float) -> _Solved:
@@ -237,8 +255,8 @@ def _exponential(n_servers: int, utilization: Floats, arrival_scv: float) -> _So
 
 
 def _deterministic(n_servers: int, utilization: Floats, arrival_scv: float, base: _Solved) -> _Solved:
-    anchor = deterministic_anchor(n_servers, arrival_scv)
-    ratios = np.exp(anchor.weights(utilization) @ anchor.columns[:, :2])
+    anchor, loads = regular_anchor(n_servers, utilization, arrival_scv)
+    ratios = np.exp(anchor.weights(loads) @ anchor.columns[:, :2])
     return _Solved(base.waiting_fraction * ratios[:, 0], base.wait_services * ratios[:, 1])
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from planner.queueing.chain_states import States
 from planner.queueing.erlang import Floats
 from planner.queueing.routed_arrivals import MOMENTS, Arrivals
 from planner.queueing.token_lattice import TokenLattice
+from planner.ties import ROUNDING
 
 N_KINDS = 5
 """Prompt lengths that are followed apart, of many."""
@@ -19,6 +21,10 @@ N_TIMES = 2048
 """Times that stand for a distribution."""
 NEGLIGIBLE = 1e-9
 """Probability that is left out."""
+HARDLY_ANY = 1e-13
+"""The same of times to first token: above what transforms leave of rounding."""
+DEVIATIONS = 16.0
+"""How far the times that stand for a distribution reach from its mean, in standard deviations."""
 MOST_PASSES, FORGOTTEN = 64, 1e-13
 """Passes that are followed from an empty instance, and the change of probability at which these no longer matter."""
 
@@ -291,11 +297,16 @@ def _kinds(
 
 
 def fewer(seconds: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Fewer atoms with the same mean: those at nearly the same time become one."""
-    kept = weights > NEGLIGIBLE * NEGLIGIBLE
-    s, w = seconds[kept], weights[kept]
-    low, high = float(s.min()), float(s.max())
-    cell = ((s - low) / max(high - low, 1e-300) * (N_TIMES - 1)).astype(int)
-    mass = np.bincount(cell, w, N_TIMES)
-    some = mass > 0
-    return np.bincount(cell, w * s, N_TIMES)[some] / mass[some], mass[some] / mass.sum()
+    """Fewer atoms with the same mean: those at nearly the same time become one.
+
+    Equation: cells from m - D d to m + D d, of mean m and standard deviation d; what is beyond goes to the outermost.
+        Cells that reached to the least weight would move with what transforms leave of rounding.
+    """
+    shares = weights / weights.sum()
+    mean = float(shares @ seconds)
+    spread = DEVIATIONS * max(sqrt(float(shares @ (seconds - mean) ** 2)), NEGLIGIBLE * mean)
+    place = ((seconds - mean) / spread + 1) * (N_TIMES / 2)
+    cell = np.clip(place + ROUNDING, 0, N_TIMES - 1).astype(int)
+    mass = np.bincount(cell, shares, N_TIMES)
+    kept = mass > HARDLY_ANY
+    return np.bincount(cell, shares * seconds, N_TIMES)[kept] / mass[kept], mass[kept] / mass[kept].sum()

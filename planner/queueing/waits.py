@@ -5,9 +5,9 @@ from math import inf
 
 import numpy as np
 
-from planner.queueing.anchors import HEAVY, N_POINTS, Anchor, deterministic_anchor
+from planner.queueing.anchors import HEAVY, N_POINTS, Anchor
 from planner.queueing.erlang import Floats
-from planner.queueing.gigc import chain_anchor, delay
+from planner.queueing.gigc import chain_anchor, delay, regular_anchor
 from planner.queueing.lattice import lattice_wait
 from planner.queueing.mgc import stable_utilization_fraction
 from planner.queueing.phases import MIN_TWO_PHASE_SCV
@@ -189,7 +189,7 @@ def _many_servers(n_servers: int, utilization: Floats, service: Service, arrival
     erratic = chain_anchor(n_servers, utilization, service, max(arrival_scv, MIN_TWO_PHASE_SCV))
     survival, decay, span = _shape(*erratic)
     if place < 1:
-        regular, faster, _ = _shape(deterministic_anchor(n_servers, arrival_scv), utilization)
+        regular, faster, _ = _shape(*regular_anchor(n_servers, utilization, arrival_scv))
         survival, decay = place * survival + (1 - place) * regular, np.minimum(decay, faster)
     step = span / (N_POINTS - 1)
     area = (survival.sum(axis=1) - (survival[:, 0] + survival[:, -1]) / 2) * step + survival[:, -1] / decay

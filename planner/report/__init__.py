@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from planner.report.markdown import report_markdown
     from planner.report.prediction_tables import shortfall
     from planner.report.rerun import Rerun
-    from planner.report.run_files import check_folder, check_record_file, write_records, write_timeline
+    from planner.report.run_files import check_record_file, write_records, write_timeline
     from planner.report.study_tables import front_tables, sensitivity_tables
     from planner.report.sweep_tables import write_sweep_csv
     from planner.report.tables import plan_tables
@@ -56,7 +56,6 @@ _LAZY = {
     "report_markdown": "markdown",
     "shortfall": "prediction_tables",
     "Rerun": "rerun",
-    "check_folder": "run_files",
     "check_record_file": "run_files",
     "write_records": "run_files",
     "write_timeline": "run_files",
@@ -76,7 +75,6 @@ __all__ = [
     "break_even_line",
     "broken_promises",
     "check_fidelity_report",
-    "check_folder",
     "check_record_file",
     "check_live_report",
     "check_report",

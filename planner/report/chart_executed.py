@@ -84,7 +84,8 @@ def executed_chart(case: Case) -> ExecutedChart | None:
 
 
 def _panel(title: str, loads: Values, figures: tuple[ExecutedFigure, ...], predicted: tuple[Values, Values]) -> Panel:
-    seconds, low, high = (tuple(getattr(f, name) for f in figures) for name in ("executed", "ci_low", "ci_high"))
+    low, high = zip(*(f.interval for f in figures), strict=True)
+    seconds = tuple(f.executed for f in figures)
     return Panel(title, figures[0].by_paper, predicted, (loads, seconds, low, high))
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from planner.report import canvas
 from planner.report.figure_files import write_figure
-from planner.report.run_files import check_folder
 from planner.report.sweep_columns import pool_names
 from planner.results import Plan, PlanSweep, SweepPoint, sought
 
@@ -38,7 +37,6 @@ class Measure:
 
 def write_sweep_figure(found: PlanSweep, path: Path) -> None:
     """Draw a sweep into a file; raises as `write_figure` does."""
-    check_folder(path)
     write_figure(lambda: sweep_chart(found), path)
 
 

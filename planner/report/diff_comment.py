@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from planner.report import diff_words
 from planner.report.formats import sentence
-from planner.report.markdown_text import escaped_record
+from planner.report.record_text import escaped_record
 from planner.report.table import Table
 from planner.results import PlanDiff
 

@@ -41,7 +41,7 @@ def _cells(figure: ExecutedFigure, unit: str) -> list[str]:
         _value(figure.by_paper, unit, digits),
         _value(figure.predicted, unit, digits),
         _value(figure.executed, unit, digits),
-        f"{low} to {high}",
+        DASH if figure.ci_low is None else f"{low} to {high}",
         formats.signed_percent(figure.error_of_paper),
         formats.signed_percent(figure.error),
         percent(figure.allowed, 0),

@@ -82,7 +82,7 @@ def _kept(c: ClassPlan, at: Grounds, is_one_of_several: bool, is_of_a_day: bool)
     if c.slo_run is not None and c.slo_run.executed_s is not None:
         executed = seconds(at(f"{place}.slo_run.executed_s"))
         low, high = (seconds(at(f"{place}.slo_run.{end}")) for end in ("ci_low_s", "ci_high_s"))
-        said += f"; the run gives {executed} ({low} to {high}), so that it {'is' if c.slo_run.holds else 'is not'} kept"
+        said += f"; the run gives {executed} ({low} to {high}), so that it is {c.slo_run.outcome}"
     return f"The promise{whose}: {percentile} % of the first tokens within {limit}{said}."
 
 

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator
 from importlib.resources import files
 from types import SimpleNamespace
 
+from planner.markdown_text import as_code, code, unescaped
 from planner.report import fidelity_tables as cells
 from planner.report import formats
 from planner.report.markdown_tables import table
-from planner.report.markdown_text import as_code, code, escaped_record, unescaped
+from planner.report.record_text import escaped_record
 from planner.results import FidelitySurvey, HardwareScore, LatencyError, Scored, ScoredCurve
 from planner.units import DASH, number, percent
 

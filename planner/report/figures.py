@@ -16,7 +16,7 @@ from planner.report.chart_periods import periods_chart
 from planner.report.chart_requests import lengths_chart, prefill_chart
 from planner.report.chart_schedule import schedule_chart
 from planner.report.chart_studies import front_chart, tornado_chart
-from planner.report.markdown_text import plain_record
+from planner.report.record_text import plain_record
 from planner.results import Case
 
 if TYPE_CHECKING:

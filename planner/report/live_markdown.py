@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from planner.report import formats, words
 from planner.report.markdown_tables import table
-from planner.report.markdown_text import escaped_record
+from planner.report.record_text import escaped_record
 from planner.results import Live, LiveCheck, LiveMachine
 from planner.units import DASH, number, percent
 

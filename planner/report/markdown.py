@@ -5,9 +5,10 @@ from collections.abc import Collection
 from importlib.resources import files
 from typing import Any
 
+from planner.markdown_text import as_code, code
 from planner.report import binding, executed_markdown, formats, markdown_tables, words
 from planner.report.figures import charts
-from planner.report.markdown_text import as_code, code, escaped_record
+from planner.report.record_text import escaped_record
 from planner.report.rerun import Rerun
 from planner.report.schedule_tables import schedule_words
 from planner.results import Case, ClaimResult, PriceRatios, Sensitivity

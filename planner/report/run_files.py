@@ -14,6 +14,8 @@ from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, MICRO
 
 MOST_IN_A_TIMELINE = 5_000
 """Requests of a timeline: viewers get slow beyond."""
+AT_ONCE = 16_384
+"""Rows that are texts at the same time: a text takes ten times the memory of its number."""
 RECORD_SUFFIXES = (".csv", ".parquet")
 TRACK = {"prefill": 1, "link": 2, "decode": 3, "state": 4}
 FINISHED = "finished"
@@ -28,7 +30,7 @@ def check_record_file(path: Path) -> None:
     """
     if path.suffix.lower() not in RECORD_SUFFIXES:
         raise UsageError(f"--records {path}: is neither .parquet nor .csv")
-    check_folder(path)
+    check_writable(path)
     if path.suffix.lower() == ".parquet":
         try:
             import pyarrow  # noqa: F401
@@ -36,11 +38,6 @@ def check_record_file(path: Path) -> None:
             what = "needs pyarrow, which is not installed"
             allowed = "a .csv file, or: pip install 'prefill-planner[parquet]'"
             raise InputError(Problem(str(path), "", what, allowed)) from None
-
-
-def check_folder(path: Path) -> None:
-    """Say before any work that a file cannot be written; raises as `check_writable` does."""
-    check_writable(path)
 
 
 def write_records(records: RunRecords, path: Path) -> None:
@@ -52,16 +49,18 @@ def write_records(records: RunRecords, path: Path) -> None:
         with whole_file(path) as aside:
             parquet.write_table(pyarrow.table({name: _named(records, name) for name in records.columns}), aside)
         return
-    columns = [_texts(_named(records, name)) for name in records.columns]
+    n = max(map(len, records.columns.values()), default=0)
     with whole_file(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as file:
         file.write(",".join(records.columns) + "\n")
-        file.writelines(",".join(row) + "\n" for row in zip(*columns, strict=True))
+        for some in (slice(first, first + AT_ONCE) for first in range(0, n, AT_ONCE)):
+            columns = [_texts(_named(records, name, some)) for name in records.columns]
+            file.writelines(",".join(row) + "\n" for row in zip(*columns, strict=True))
 
 
-def _named(records: RunRecords, name: str) -> Any:
-    """A column, indexes replaced by their words."""
+def _named(records: RunRecords, name: str, some: slice = slice(None)) -> Any:
+    """A column, or some rows of it, indexes replaced by their words."""
     words = records.words.get(name)
-    column = records.columns[name]
+    column = records.columns[name][some]
     return column if words is None else np.array(words)[column]
 
 

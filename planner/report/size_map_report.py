@@ -9,7 +9,7 @@ from planner.report.chart_size_map import gain_text, size_map_chart
 from planner.report.figures import Chart
 from planner.report.folder import REPORT, check_folder, write_folder
 from planner.report.markdown_tables import table
-from planner.report.markdown_text import escaped_record, plain_record
+from planner.report.record_text import escaped_record, plain_record
 from planner.results import SizedFleet, SizeMap, SizeMapCell
 from planner.units import DASH, MILLI, number, usd
 

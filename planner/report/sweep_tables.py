@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.files import whole_file
-from planner.report.run_files import check_folder
 from planner.report.sweep_columns import Column, csv_columns, table_columns
 from planner.report.table import MARK, Table
 from planner.report.terminal import PRINT_WIDTH, printed, remarks
@@ -125,7 +124,6 @@ def _numbers(points: Sequence[int]) -> str:
 
 def write_sweep_csv(found: PlanSweep, path: Path) -> None:
     """One row per point; what a plan does not know, or is without, is empty."""
-    check_folder(path)
     columns = csv_columns(found)
     with whole_file(path) as aside, aside.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

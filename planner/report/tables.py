@@ -48,7 +48,11 @@ def _headline(plan: Plan) -> "RenderableType":
 
 def headline(plan: Plan) -> list[tuple[str, str]]:
     """The decision in one screen: what is asked for most, and the answer."""
+    found = plan.slo_run
+    promise = [] if found is None else [("promise", words.slo_run(plan))]
+    is_first = found is not None and found.holds is False
     rows = [
+        *(promise if is_first else ()),
         ("verdict", words.verdict(plan)),
         ("instances", f"{words.sizes(plan)}  ({words.pool_names(plan)}; {words.accelerators(plan)})"),
         ("prefill:decode", words.prefill_to_decode(plan)),
@@ -58,7 +62,7 @@ def headline(plan: Plan) -> list[tuple[str, str]]:
         ("cost", words.cost(plan)),
         ("TTFT", words.ttft(plan)),
     ]
-    rows += [("promise", words.slo_run(plan))] if plan.slo_run else []
+    rows += () if is_first else promise
     idle = () if words.has_choice_of_place(plan) else ("threshold", "link")
     return [(label, text) for label, text in rows if label not in idle]
 

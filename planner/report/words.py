@@ -200,11 +200,10 @@ def throughput(plan: Plan) -> str:
     """The rate of the operating point against the highest."""
     rate, most = plan.throughput_req_per_s, plan.max_throughput_req_per_s
     if plan.goodput_req_per_s is not None:
-        kept = "the most at which" if rate >= FULL * plan.goodput_req_per_s else "where"
-        return (
-            f"{figure(rate)} req/s, {kept} the promise holds (up to {figure(plan.goodput_req_per_s)}); "
-            f"{figure(most)} req/s at most without it"
-        )
+        if rate >= FULL * plan.goodput_req_per_s:
+            return f"{figure(rate)} req/s, the most at which the promise holds; {figure(most)} req/s at most without it"
+        highest = f"predicted up to {figure(plan.goodput_req_per_s)}; {figure(most)} without it"  # nothing runs these
+        return f"{figure(rate)} req/s, where the promise holds ({highest})"
     if rate >= FULL * most:
         return f"{figure(rate)} req/s, the most it serves"
     return f"{figure(rate)} req/s, {percent(rate / most)} of the {figure(most)} req/s it serves at most"
@@ -389,7 +388,7 @@ def _kept(found: SloRun) -> str:
     if found.basis == "predicted":
         return f"not run ({found.because})"
     missing = f", {len(found.not_run)} periods not run" if found.not_run else ""
-    said = "kept" if found.holds else f"not kept ({found.because})"
+    said = found.outcome if found.holds else f"{found.outcome} ({found.because})"
     return f"{said}; {found.requests:,} requests{missing}"
 
 

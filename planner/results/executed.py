@@ -14,9 +14,9 @@ class ExecutedFigure(StrictModel):
     """By queueing, or by the exact capacity; None where nothing is known of it."""
     executed: float
     """Mean over replications."""
-    ci_low: float
-    """Its 95 % confidence interval."""
-    ci_high: float
+    ci_low: float | None
+    """Its 95 % confidence interval; None where all replications ran the same."""
+    ci_high: float | None
     allowed: float
     """Relative error of the prediction that is allowed [-]."""
 
@@ -29,6 +29,14 @@ class ExecutedFigure(StrictModel):
     def error_of_paper(self) -> float | None:
         """By the paper's rule over executed, less one [-]."""
         return _error(self.by_paper, self.executed)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of its interval; twice the figure itself where there is none."""
+        return (
+            self.executed if self.ci_low is None else self.ci_low,
+            self.executed if self.ci_high is None else self.ci_high,
+        )
 
     @property
     def decided(self) -> bool:
@@ -44,10 +52,10 @@ class ExecutedFigure(StrictModel):
         """About how many would do instead of n; None where these decide, or where that cannot be said."""
         if self.predicted is None or self.decided:
             return None
-        return enough_requests(n, self.predicted, self.ci_low, self.ci_high, self.allowed)
+        return enough_requests(n, self.predicted, *self.interval, self.allowed)
 
     def _judgement(self, predicted: float) -> bool | None:
-        return judgement(predicted, self.ci_low, self.ci_high, self.allowed)
+        return judgement(predicted, *self.interval, self.allowed)
 
 
 def _error(stated: float | None, executed: float) -> float | None:

@@ -5,7 +5,22 @@ from typing import Any, Literal
 from pydantic import Field
 
 from planner.notes import Note
-from planner.ranges import Counted, Fraction, Quantity, Signed
+from planner.ranges import (
+    Counted,
+    Format,
+    Fraction,
+    LayoutName,
+    LossName,
+    Name,
+    PoolName,
+    PoolRatio,
+    ProfileName,
+    Quantity,
+    Repository,
+    Signed,
+    SloKey,
+    StackName,
+)
 from planner.results.bottleneck import Bottleneck
 from planner.results.certified import Certified
 from planner.results.current import Current
@@ -22,9 +37,9 @@ SELDOM = ("certified", "slo_run", "current", "schedule", "inputs", "engine")
 class PoolPlan(StrictModel):
     """One pool at the operating point."""
 
-    name: str
-    site: str
-    hardware: str
+    name: PoolName
+    site: Name
+    hardware: ProfileName
     role: Literal["prefill", "decode", "colocated"]
     prompts: Literal["long", "short"] | None
     """Which prompts a prefill pool takes; None for one that takes both, and for others."""
@@ -40,19 +55,19 @@ class PoolPlan(StrictModel):
     """Where its service times come from."""
     accelerators_per_instance: Counted | None = None
     """Accelerators of one instance; like all that follows None where nobody said."""
-    layout: str | None = None
+    layout: LayoutName | None = None
     """Parallel layout of an instance, such as `tp=8,ep=1,dp=1,pp=1`."""
-    stack: str | None = None
+    stack: StackName | None = None
     """Serving software that its times are of, at its version."""
-    precision: str | None = None
+    precision: Format | None = None
     """Weights and matrix products."""
-    kv_precision: str | None = None
+    kv_precision: Format | None = None
     """Attention KV cache."""
     batch_limit: Counted | None = None
     """Most sequences that an instance decodes together; None for prefill, which is one prompt at a time."""
     tokens_per_pass: Counted | None = None
     """Most tokens of a pass on an attention replica of a colocated instance; None for other roles."""
-    model: str | None = None
+    model: ProfileName | None = None
     """Model that it serves, as `models` and classes call it."""
     engine: EngineSettings | None = None
     """What its engine is told, so that it has the memory planned; None where its times were measured."""
@@ -83,9 +98,9 @@ class PoolPlan(StrictModel):
 class LinkPlan(StrictModel):
     """One link at the operating point."""
 
-    name: str
-    from_site: str = Field(serialization_alias="from")
-    to_site: str = Field(serialization_alias="to")
+    name: Name
+    from_site: Name = Field(serialization_alias="from")
+    to_site: Name = Field(serialization_alias="to")
     capacity_gbps: Quantity
     n_ports: Counted
     port_gbps: Quantity | None
@@ -106,22 +121,22 @@ class Drafts(StrictModel):
     """How many."""
     acceptance: tuple[Fraction, ...]
     """Probability that each is accepted, given that those before it were, as the plan counts with it."""
-    model: str | None
+    model: ProfileName | None
     """Name of the profile of the model that drafts; None: the model's own MTP layers."""
-    checkpoints: tuple[str, ...] = ()
+    checkpoints: tuple[Repository, ...] = ()
     """Repositories that it is published in."""
 
 
 class ServedModel(StrictModel):
     """A model that the fleet serves, as far as whoever deploys it has to know it."""
 
-    name: str
+    name: ProfileName
     """Name of its profile."""
-    checkpoints: tuple[str, ...] = ()
+    checkpoints: tuple[Repository, ...] = ()
     """Repositories that it is published in, where its profile names any."""
-    precision: str
+    precision: Format
     """Weights, as the checkpoint stores them."""
-    kv_precision: str
+    kv_precision: Format
     """Attention KV cache, as asked for."""
     has_recurrent_state: bool
     """Whether some of its layers keep a state of fixed size: a hybrid model."""
@@ -162,7 +177,7 @@ class CostBand(StrictModel):
 
     rests_on: str
     """The input, in words."""
-    pools: tuple[str, ...]
+    pools: tuple[PoolName, ...]
     """Pools that it is about."""
     low_usd_per_hour: Quantity | None
     """At the end where it costs less; None where there is no plan, or none was found in the time."""
@@ -205,17 +220,17 @@ class Verdict(StrictModel):
 
 
 Work = Literal["long", "short", "decode"]
-PoolShares = dict[Work, dict[str, Quantity]]
+PoolShares = dict[Work, dict[PoolName, Quantity]]
 """What each pool takes of the long prompts, of the short ones, and of decoding [-]."""
 
 
 class ClassPlan(StrictModel):
     """One class of requests."""
 
-    name: str
-    model: str
+    name: Name
+    model: ProfileName
     share: Quantity
-    slo: dict[str, Quantity] | None = None
+    slo: dict[SloKey, Quantity] | None = None
     """What is promised about its latency; None: nothing."""
     threshold_tokens: Signed | None
     latency: Latency
@@ -233,7 +248,7 @@ class ClassPlan(StrictModel):
 class PeriodPool(StrictModel):
     """One pool in a period."""
 
-    name: str
+    name: PoolName
     n_instances: Counted
     offered_req_per_s: Quantity
     """Requests sent to it [1/s]."""
@@ -243,7 +258,7 @@ class PeriodPool(StrictModel):
 class PeriodLink(StrictModel):
     """One link in a period."""
 
-    name: str
+    name: Name
     mean_gbps: Quantity
     utilization: Quantity
 
@@ -251,16 +266,16 @@ class PeriodLink(StrictModel):
 class PeriodPlan(StrictModel):
     """A period of the day at its demand."""
 
-    name: str
+    name: Name
     hours: Quantity
     demand_req_per_s: Quantity
     offload_fraction: Quantity
     """Share of the requests that are longer than their threshold, and leave their site or go to a pool for such [-]."""
-    thresholds: dict[str, dict[str, Quantity | None]]
+    thresholds: dict[Name, dict[Name, Quantity | None]]
     """By class and by the site that decodes: requests with more uncached tokens may leave; None: none do [tokens]."""
-    decoded_req_per_s: dict[str, dict[str, Quantity]] = {}
+    decoded_req_per_s: dict[Name, dict[Name, Quantity]] = {}
     """By class and by the site that decodes: their rate; absent: each class is decoded where it arrives [1/s]."""
-    pool_shares: dict[str, dict[str, PoolShares]] = {}
+    pool_shares: dict[Name, dict[Name, PoolShares]] = {}
     """By class and by the site that decodes."""
     pools: tuple[PeriodPool, ...]
     links: tuple[PeriodLink, ...]
@@ -352,7 +367,7 @@ class Sweep(StrictModel):
     threshold_tokens: tuple[Signed, ...]
     offload_fraction: tuple[Quantity, ...]
     limits_req_per_s: dict[str, tuple[Quantity | None, ...]]
-    """Rate each pool or link would allow alone [1/s]; None where nothing is asked of it."""
+    """Rate each pool or link would allow alone [1/s]; None where nothing is asked of it, or hardly anything."""
 
 
 class FreeRouting(StrictModel):
@@ -368,7 +383,7 @@ class Plan(Fleet):
     """The planner's answer to a scenario."""
 
     schema_version: Literal["planner.plan/1"] = Field(default="planner.plan/1", serialization_alias="schema")
-    scenario: str
+    scenario: Name
     """Name of the question."""
     objective: Literal["max-throughput", "min-cost", "min-ttft"]
     """What the plan is best at."""
@@ -381,7 +396,7 @@ class Plan(Fleet):
     capacity_rule: Literal["mean-length", "expected-work"]
     models: tuple[ServedModel, ...] = ()
     """Every model that is served."""
-    prefill_to_decode: str | None
+    prefill_to_decode: PoolRatio | None
     """Instances of prefill for short prompts to instances of decode."""
     cost_band: CostBand | None = None
     """What the cost may be with what is known of the error of predicted times; None where nothing is, or not asked."""
@@ -395,7 +410,7 @@ class Plan(Fleet):
     """Every period of the day, in order; none where demand does not change."""
     schedule: Schedule | None = None
     """Instances by period of the pools that are rented so; None where none is."""
-    survives: tuple[str, ...] = ()
+    survives: tuple[LossName, ...] = ()
     """Single losses after which what is left still serves the demand as promised, such as `link:wan`."""
     baselines: tuple[Baseline, ...]
     """Other fleets for the same requests."""

@@ -78,7 +78,7 @@ class ClassRun(StrictModel):
     """That of the percentage of its requests that its promise is about; None without a promise on TTFT."""
     tpot_mean_s: float | None = None
     intervals: dict[str, Interval] = {}
-    """By metric; empty with a single replication."""
+    """By metric; empty with a single replication, or where all ran the same."""
     sites: tuple[SiteRun, ...] = ()
     """By the site that decodes, where these are several."""
 
@@ -169,7 +169,7 @@ class RunFigures(StrictModel):
     mean_inside: float
     """Requests in the system, by the integral over time."""
     intervals: dict[str, Interval]
-    """By metric; empty with a single replication."""
+    """By metric; empty with a single one, or where all ran the same."""
     notes: tuple[Note, ...] = ()
     """What the reader must know to use the figures."""
     scheduler: SchedulerRun | None = None

@@ -1,13 +1,13 @@
 """Instances by pool and period, where pools are rented by the period, and what that saves."""
 
-from planner.ranges import Counted, Quantity, Signed
+from planner.ranges import Counted, Name, PoolName, Quantity, Signed
 from planner.schema import StrictModel
 
 
 class Replicas(StrictModel):
     """A pool in a period."""
 
-    period: str
+    period: Name
     begins_h: Quantity
     """From the beginning of the first period [h]."""
     hours: Quantity
@@ -19,7 +19,7 @@ class Replicas(StrictModel):
 class PoolSchedule(StrictModel):
     """A pool that is rented by the period."""
 
-    pool: str
+    pool: PoolName
     least_time_up_h: Quantity
     start_up_s: Quantity
     """How long before a period its starts are rented."""

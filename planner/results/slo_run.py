@@ -5,6 +5,9 @@ from typing import Literal
 from planner.ranges import Counted, Quantity, Seed, Signed
 from planner.schema import StrictModel
 
+Outcome = Literal["kept", "not kept", "undecided", "not run"]
+"""Of a promise."""
+
 
 class DecodeStepRun(StrictModel):
     """A limit on the decode step, beside its run."""
@@ -16,6 +19,8 @@ class DecodeStepRun(StrictModel):
     ci_low_s: Signed | None
     ci_high_s: Signed | None
     holds: bool | None
+    decided: bool | None = None
+    """False where the limit lies within the interval; None where it was not run."""
 
 
 class SloRun(StrictModel):
@@ -23,7 +28,7 @@ class SloRun(StrictModel):
 
     basis: Literal["executed", "predicted"]
     holds: bool | None
-    """Whether the worse end of every interval is within its promise; None where that was not found out."""
+    """Whether the worse end of every interval is within its promise; None where it was not run."""
     requests: Counted
     """Of the run; 0 where there was none."""
     percentile: Quantity
@@ -47,3 +52,12 @@ class SloRun(StrictModel):
     """Plans that were run to find this one."""
     because: str | None = None
     """Why it was not run, or not again, or why no plan that keeps the promise is printed."""
+    decided: bool | None = None
+    """False where the run neither keeps nor breaks it: it lies within an interval; None where it was not run."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The promise in one word."""
+        if self.holds is None:
+            return "not run"
+        return "kept" if self.holds else "undecided" if self.decided is False else "not kept"

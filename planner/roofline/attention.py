@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from planner.profiles import GqaLayers, MlaLayers, SwaLayers
-from planner.profiles.parameters import known
+from planner.profiles.projections import known
 from planner.roofline.kv_cache import BYTES_PER_VALUE, kv_values_per_token, layer_index_bytes
 from planner.roofline.operator import ACTIVATION_BYTES, TILE_QUERIES, FloatArray, Operator, Tiles, gemm_operator
 from planner.roofline.sequences import Sequences
@@ -122,7 +122,7 @@ def mla_projections(group: MlaLayers, hidden: int, rows: FloatArray, width: floa
     if group.output_gate:
         yield gemm_operator("gate_proj", n, rows, out, hidden, width, "attention", "heads")
     yield gemm_operator("o_proj", n, rows, hidden, out, width, "attention", "heads")
-    if group.indexer and rank:
+    if group.indexer and not group.indexer.borrowed and rank:
         index = group.indexer
         n_columns = index.n_heads * index.head_dim
         yield gemm_operator("index_q_proj", n, rows, n_columns, rank, width, "attention", "none")
@@ -154,7 +154,7 @@ def mla_attention(
         DeepSeek-V2 (2024), section 2.1 (absorption); DeepSeek-V3.2 (2025), section 2 (sparse, in MQA form).
     """
     for sequences in parts:
-        if group.indexer:
+        if group.indexer and not group.indexer.borrowed:
             yield _index_scores(group, sequences)
         absorbed = sequences.phase == "decode" or group.indexer is not None
         yield from (_absorbed if absorbed else _expanded)(group, sequences, width, kv_precision)

@@ -1,7 +1,9 @@
 """Number formats that products run at where the weights' own does not say: attention, weights quantised alone."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from planner.notes import Note, note
 from planner.profiles import ModelProfile
 from planner.roofline.chip import Chip
 from planner.roofline.kv_cache import BYTES_PER_VALUE
@@ -39,12 +41,30 @@ class ProductFormats:
         'fp4'
         """
         checkpoint = None if model is None else model.checkpoint
-        if weights != "bf16" and checkpoint is not None and checkpoint.weight_only:
+        if checkpoint is not None and weights in checkpoint.weight_only:
             inputs = self.weight_only
             if inputs == "mxfp8":
                 inputs = "fp8" if chip.product_format("fp4") == "fp4" else "bf16"
             return chip.product_format(max(weights, inputs, key=BYTES_PER_VALUE.__getitem__))
         return chip.product_format(weights)
+
+
+def checkpoint_cache_notes(model: ModelProfile, kv_precision: str, key: str) -> Iterator[Note]:
+    """A note where a checkpoint asks for a cache in another format than the one that is counted.
+
+    Args:
+        model: the model.
+        kv_precision: format that is counted.
+        key: option or key that states it.
+
+    >>> from planner.profiles import model_profile
+    >>> [*checkpoint_cache_notes(model_profile("gpt-oss-120b"), "fp8", "--kv-precision")]
+    []
+    """
+    asked = model.checkpoint.kv_precision if model.checkpoint else None
+    if asked is not None and asked != kv_precision:
+        text = f"the cache is in {kv_precision}; the checkpoint of {model.name} asks for {asked} ({key} = {asked})"
+        yield note("cache-format-of-checkpoint", text)
 
 
 IN_BF16 = ProductFormats()

@@ -253,8 +253,8 @@ def index_key_bytes_per_token(model: ModelProfile) -> float:
 
 
 def layer_index_bytes(indexer: Indexer) -> float:
-    """Bytes of one layer's index key [B]."""
-    return indexer.head_dim * (1.0 + INDEX_BYTES_PER_SCALE / INDEX_VALUES_PER_SCALE)
+    """Bytes of one layer's index key; 0 where it borrows what a layer below picked [B]."""
+    return 0.0 if indexer.borrowed else indexer.head_dim * (1.0 + INDEX_BYTES_PER_SCALE / INDEX_VALUES_PER_SCALE)
 
 
 def wire_bytes(model: ModelProfile, tokens: ArrayLike, kv_precision: str = "bf16") -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.profiles import Architecture, MixtureOfExperts, ModelProfile
-from planner.profiles.parameters import known
+from planner.profiles.projections import known
 from planner.roofline.operator import (
     ACTIVATION_BYTES,
     FloatArray,

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from planner.errors import InputError, Problem
 from planner.profiles import AttentionLayers, GqaLayers, MlaLayers, ModelProfile, SwaLayers, missing_shapes
-from planner.profiles.parameters import known
+from planner.profiles.projections import known
 from planner.roofline.attention import head_attention, head_projections, mla_attention, mla_projections
 from planner.roofline.mlp import mlp_operators
 from planner.roofline.operator import ACTIVATION_BYTES, FloatArray, Operator, elementwise_operator, gemm_operator

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.profiles import MixtureOfExperts, ModelProfile
-from planner.profiles.parameters import known
+from planner.profiles.projections import known
 from planner.roofline.chip import Chip, KernelRate
 from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic, exchange_s, sent_values_bytes
 from planner.roofline.formats import IN_BF16, ProductFormats
@@ -19,7 +19,7 @@ from planner.roofline.mlp import mlp_operators
 from planner.roofline.operator import ACTIVATION_BYTES, FloatArray, Operator
 from planner.roofline.operators import pass_operators
 from planner.roofline.sequences import Sequences
-from planner.roofline.weights import UNQUANTIZED_BYTES, bytes_per_weight
+from planner.roofline.weights import bytes_per_weight, format_bytes, weight_formats
 
 GEMM, MOE, ATTENTION, RECURRENCE, OTHER, COLLECTIVE, REPLICAS, EXCHANGE, GROUPED = range(9)
 CLASS_OF = {"gemm": GEMM, "moe": MOE, "attention": ATTENTION, "recurrence": RECURRENCE}
@@ -29,7 +29,6 @@ QUANTIZE_KERNELS = 1.0
 """One more where a product's inputs must be quantised first."""
 SPLIT_BY_ROWS = ("o_proj", "out_proj", "down_proj", "experts_down", "shared_down_proj")
 """Products whose depth the ranks share; the others share their columns."""
-FORMAT_OF_BYTES = {2.0: "bf16", 1.0: "fp8"}
 STAGE_LATENCY_S = 10e-6
 """Sending activations from one pipeline stage to the next."""
 
@@ -233,11 +232,22 @@ class _Builder:
         self.n_passes = 1
 
     def add(self, operator: Operator) -> None:
+        """One entry, or several of some of the layers each where its weights have several formats."""
+        if operator.part is None or operator.gemm is None:
+            self._add(operator, "bf16", 1.0)
+            return
+        mean = bytes_per_weight(self.model, operator.part, self.precision)
+        for name, share in weight_formats(self.model, operator.part, self.precision).items():
+            times = format_bytes(self.model, name, self.precision) / mean
+            own = operator if times == 1.0 else replace(operator, weight_bytes=operator.weight_bytes * times)
+            self._add(own, name, share)
+
+    def _add(self, operator: Operator, weights: str, share_of_layers: float) -> None:
         chip = self.chip
         work_class = CLASS_OF.get(operator.kind, OTHER)
         if work_class == MOE and self.is_grouped:
             work_class = GROUPED
-        products = self._product_format(operator)
+        products = self._product_format(operator, weights)
         share, kv_share = self._shares(operator)
         busiest = self.traffic.imbalance if operator.split == "experts" and self.layout.ep_size > 1 else 1.0
         flop = operator.flop * share * busiest
@@ -248,12 +258,12 @@ class _Builder:
         peak = chip.peak_flop_per_s(products)
         ideal = flop / peak
         busy = ideal if operator.tiles is None else chip.tiled_s(ideal, operator.tiles, peak)
-        fixed, kernel = self._rate(operator, products, rows).seconds(ideal, chip.ceiling, busy)
+        fixed, kernel = self._rate(operator, weights, products, rows).seconds(ideal, chip.ceiling, busy)
         self._append(
             operator.name,
             work_class,
-            n_layers=float(operator.n_layers),
-            n_kernels=self._n_kernels(operator),
+            n_layers=operator.n_layers * share_of_layers,
+            n_kernels=self._n_kernels(operator, weights),
             fixed_s=fixed,
             kernel_s=kernel,
             ceiling_s=ideal / chip.ceiling,
@@ -392,32 +402,21 @@ class _Builder:
         by_rows = operator.name in SPLIT_BY_ROWS
         return ACTIVATION_BYTES * rows * (gemm.n * (1.0 if by_rows else narrow) + gemm.k * (narrow if by_rows else 1.0))
 
-    def _product_format(self, operator: Operator) -> str:
+    def _product_format(self, operator: Operator, weights: str) -> str:
         """Format of an operator's products: its weights' with their inputs', where they are quantised; else bf16."""
         if operator.kind == "attention" and operator.gemm is None:
             return self.chip.product_format(self.formats.attention)
-        weights = self._weight_format(operator)
         stored_so = self.precision in (None, self.model.precision)
         return self.formats.of(self.chip, weights, self.model if stored_so else None)
 
-    def _weight_format(self, operator: Operator) -> str:
-        if operator.part is None or operator.gemm is None:
-            return "bf16"
-        width = bytes_per_weight(self.model, operator.part, self.precision)
-        if width == UNQUANTIZED_BYTES:
-            return "bf16"
-        named = self.precision or self.model.precision
-        return named if named in ("int4", "int8", "fp4") else FORMAT_OF_BYTES.get(width, "fp8")
-
-    def _n_kernels(self, operator: Operator) -> float:
-        weights = self._weight_format(operator)
+    def _n_kernels(self, operator: Operator, weights: str) -> float:
         # Where products run wider than the weights, these are expanded inside the product and inputs stay as they are.
         quantises = operator.gemm is not None and weights != "bf16" and self.chip.product_format(weights) == weights
         return KERNELS.get(operator.kind, 1.0) + QUANTIZE_KERNELS * quantises * self.chip.derated
 
-    def _rate(self, operator: Operator, products: str, rows: FloatArray) -> KernelRate:
+    def _rate(self, operator: Operator, weights: str, products: str, rows: FloatArray) -> KernelRate:
         """Of the kernel that was measured for the weights' format, or else for that which products run at."""
-        chip, weights = self.chip, self._weight_format(operator)
+        chip = self.chip
         own = weights if chip.product_format(weights) == weights else products
         match operator.kind:
             case "gemm":

@@ -1,5 +1,6 @@
 """Software stacks by name: factors with a version's ratios, settings, and the error bands of their calibration."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -15,6 +16,7 @@ from planner.units import MICRO, MILLI
 
 DATASHEET_NAME = "datasheet"
 UNVERSIONED = "unversioned"
+VERSION = re.compile(r"[A-Za-z0-9_.+-]+")
 """In place of a version: the factors of a framework as they are, where its name alone would mean its default one."""
 QUANTIZED = ("fp8", "int8", "int4", "fp4")
 SERVER = 8
@@ -255,6 +257,8 @@ def stack(name: str, *, default_version: bool = True) -> Stack:
     for framework in sorted(frameworks, key=len, reverse=True):
         if name.casefold() == framework or name.casefold().startswith(f"{framework}-"):
             wanted = name[len(framework) + 1 :] or None
+            if wanted is not None and not VERSION.fullmatch(wanted):
+                raise InputError(Problem("stack", "", f"{name!r} names no version", "letters, digits and . _ + -"))
             profile = stack_profile(framework)
             return versioned(profile, wanted or (profile.default_version if default_version else None))
     hint = did_you_mean(name, (*frameworks, DATASHEET_NAME))

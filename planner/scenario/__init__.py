@@ -2,6 +2,7 @@
 
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven
 from planner.scenario.bundled import bundled_scenarios, scenario_path
+from planner.scenario.bursts import uneven_arrivals
 from planner.scenario.execution import (
     BurstArrivals,
     CacheRebalance,
@@ -21,7 +22,9 @@ from planner.scenario.execution import (
 )
 from planner.scenario.instances import AskedInstance, asked_instance, at_pool, drafts_unknown, unmeasured
 from planner.scenario.loading import load_scenario, read_scenario
+from planner.scenario.located import is_path, located, seen_from
 from planner.scenario.moved import Move
+from planner.scenario.notes import question_notes
 from planner.scenario.overrides import parsed_key
 from planner.scenario.parts import (
     CapacityRule,
@@ -45,6 +48,7 @@ from planner.scenario.question import Scenario
 from planner.scenario.requests import requests_of
 
 __all__ = [
+    "VERDICT",
     "AskedInstance",
     "AssumedStack",
     "Assumption",
@@ -81,16 +85,20 @@ __all__ = [
     "Site",
     "Slo",
     "Spare",
-    "VERDICT",
     "WorkloadClass",
     "asked_instance",
     "at_pool",
     "bundled_scenarios",
+    "drafts_unknown",
+    "is_path",
     "load_scenario",
+    "located",
     "parsed_key",
     "read_scenario",
+    "question_notes",
     "requests_of",
     "scenario_path",
-    "drafts_unknown",
+    "seen_from",
+    "uneven_arrivals",
     "unmeasured",
 ]

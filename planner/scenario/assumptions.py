@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from planner.errors import did_you_mean
-from planner.profiles import Efficiencies, Figures, HardwareProfile, StackFactors, too_steep
+from planner.profiles import Efficiencies, Figures, HardwareProfile, StackFactors, too_steep, zero_rates
 from planner.ranges import NonNegative, Positive, Share, Title, Whole
 from planner.schema import Fault, StrictModel, raise_faults
 
@@ -54,13 +54,16 @@ class AssumedStack(StrictModel):
 
     @model_validator(mode="after")
     def _names_factors(self) -> Self:
-        known = StackFactors.model_fields
-        raise_faults(
-            Fault(("factors", name), f"is no factor of a stack ({did_you_mean(name, known)})")
-            for name in self.factors
-            if name not in known
-        )
+        raise_faults(self._faults())
         return self
+
+    def _faults(self) -> Iterator[Fault]:
+        known = StackFactors.model_fields
+        for name in self.factors:
+            if name not in known:
+                yield Fault(("factors", name), f"is no factor of a stack ({did_you_mean(name, known)})")
+        for name, message in zero_rates(self.factors):
+            yield Fault(("factors", name), message)
 
 
 class BreakEven(StrictModel):

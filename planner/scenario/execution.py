@@ -132,7 +132,7 @@ class DiurnalArrivals(StrictModel):
 
 
 class RecordedArrivals(StrictModel):
-    """The times of the trace of the only class, again from its start."""
+    """The times of the trace of the only class, from a row on that each replication draws, round and round."""
 
     kind: Literal["recorded"]
     at_own_rate: bool = False

@@ -68,7 +68,7 @@ def asked_instance(scenario: Scenario, pool: Pool, hardware: HardwareProfile | N
         kv_precision=choice.kv_precision,
         speculation=scenario.speculation_of(pool.model),
         stack=scenario.stack_of(pool),
-        stacks=scenario.stacks,
+        stacks=scenario.own_stacks,
         measured=scenario.measured_for(pool),
         may_be_timed=has_shapes if pool.service_times is None else pool.service_times == "roofline",
         longest_step_s=_longest_step_s(scenario, pool),
@@ -111,8 +111,10 @@ def unmeasured(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance) 
 
 
 def at_pool(scenario: Scenario, name: str, problems: Iterable[Problem]) -> list[Problem]:
-    """Problems of the roofline, at the pool that asked for it."""
+    """Problems of the roofline, at the pool that asked for it; those at a line of a profile's file stay there."""
     return [
-        scenario.problem(("pools", name), " ".join(filter(None, (p.file, p.key, p.message))), p.allowed)
+        p
+        if p.line is not None
+        else scenario.problem(("pools", name), " ".join(filter(None, (p.file, p.key, p.message))), p.allowed)
         for p in problems
     ]

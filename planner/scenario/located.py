@@ -36,4 +36,16 @@ def with_experts_per_token(profile: ModelProfile, n: int) -> ModelProfile:
 
 def located(profile: str, directory: Path) -> str:
     """A profile path as seen from the scenario's folder, which need not be there yet; a name stays a name."""
-    return os.path.normpath(directory / profile) if profile.endswith(".toml") else profile
+    return os.path.normpath(directory / profile) if is_path(profile) else profile
+
+
+def is_path(profile: str) -> bool:
+    """Whether a profile is given by path, and not by a name of the catalogue."""
+    return profile.endswith(".toml")
+
+
+def seen_from(directory: Path, profile: str) -> str:
+    """A profile's name, or its path from the current folder as a scenario in another folder states it."""
+    if not is_path(profile):
+        return profile
+    return Path(os.path.relpath(Path(profile).resolve(), directory.resolve())).as_posix()

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from planner.errors import InputError, Problem
-from planner.profiles import ModelProfile, hardware_profile, model_profile
+from planner.profiles import ModelProfile, model_profile
 from planner.scenario.assumptions import assumption_faults
 from planner.scenario.located import located
 from planner.scenario.overrides import KEY
+from planner.scenario.own_profiles import shared_names
 from planner.toml_lines import KeyPath
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ def _name_problems(scenario: "Scenario") -> Iterator[Problem]:
     names += [(("prices", n), n) for n in scenario.prices]
     names += [(("assumed", n), n) for n in scenario.assumed]
     names += [(("sites", s, "accelerators", n), n) for s, site in scenario.sites.items() for n in site.accelerators]
-    local = set()  # names of profiles that the scenario brings by path
     for key, name in names:
         try:
-            local.add(scenario.published(name).name)
+            scenario.published(name)
         except InputError as error:
             yield from of_profile(scenario.problem, key, name, error)
+    yield from shared_names(scenario)
     yield from _assumption_problems(scenario)
     yield from _model_problems(scenario)
     yield from _repeated(scenario, "prices", "priced")
@@ -49,8 +50,7 @@ def _name_problems(scenario: "Scenario") -> Iterator[Problem]:
     own = {n: m.hardware for n, m in scenario.measured.items() if n in scenario.stated.get("measured", {})}
     for name, hardware in own.items():
         try:
-            if hardware not in local:
-                hardware_profile(hardware)
+            scenario.published(hardware)
         except InputError as error:
             yield from of_profile(scenario.problem, ("measured", name, "hardware"), hardware, error)
 

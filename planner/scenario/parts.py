@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from planner.profiles import MOST_DRAFT_TOKENS, MeasuredInstance, speculation_fault
-from planner.ranges import Fraction, Heads, NonNegative, Positive, Share, Title
+from planner.ranges import Fraction, Heads, Name, NonNegative, Positive, Share, Title
 from planner.schema import Fault, StrictModel, raise_faults
 from planner.workload import Workload
 
@@ -17,7 +17,6 @@ Objective = Literal["max-throughput", "min-cost", "min-ttft"]
 Loss = Literal["instance", "link", "site"]
 Basis = Literal["quoted", "derived", "assumed"]
 Free = Literal["free"]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100)]
 # Upper limits are far beyond any fleet: they keep slips of the keyboard out of the solver's arithmetic.
 Usd = Annotated[float, Field(ge=0, le=1e9)]
 Amount = Annotated[float, Field(ge=1e-6, le=1e9)]

@@ -17,7 +17,7 @@ from planner.profiles import (
     hardware_profile,
     model_profile,
 )
-from planner.ranges import Title
+from planner.ranges import Name, Title
 from planner.scenario.assumptions import AssumedStack, Assumption, BreakEven, completed
 from planner.scenario.blame import is_within
 from planner.scenario.colocated import colocated_faults
@@ -26,6 +26,7 @@ from planner.scenario.located import located, with_experts_per_token, with_profi
 from planner.scenario.names import name_problems, of_profile
 from planner.scenario.network import network_faults
 from planner.scenario.overrides import assign, parsed_key
+from planner.scenario.own_profiles import brought_hardware
 from planner.scenario.parts import (
     DEFAULT_CLASS,
     Amount,
@@ -35,7 +36,6 @@ from planner.scenario.parts import (
     Link,
     Measurement,
     ModelChoice,
-    Name,
     Objective,
     ObservedLatency,
     Period,
@@ -262,8 +262,16 @@ class Scenario(StrictModel):
         return self._completed[name]
 
     def published(self, name: str) -> HardwareProfile:
-        """The profile of accelerators by name or path, without the scenario's assumptions."""
-        return hardware_profile(located(name, self.directory))
+        """The profile of accelerators by name or path, without the scenario's assumptions.
+
+        A name or alias of a file that the scenario gives by path means that file, whatever the catalogue calls so.
+        """
+        return hardware_profile(self._brought.get(name.casefold(), located(name, self.directory)))
+
+    @cached_property
+    def _brought(self) -> dict[str, str]:
+        """Files of accelerators that the scenario gives by path, by their names and aliases."""
+        return brought_hardware(self)
 
     @cached_property
     def _completed(self) -> dict[str, HardwareProfile]:
@@ -285,7 +293,15 @@ class Scenario(StrictModel):
         if pool.model not in self._asked_stacks:
             self._asked_stacks[pool.model] = asked_stack(self, pool.model)
         found = self._asked_stacks[pool.model]
-        return found if pool.stack is None else replace(found, stated=pool.stack)
+        return found if pool.stack is None else replace(found, stated=located(pool.stack, self.directory))
+
+    @property
+    def own_stacks(self) -> dict[str, AssumedStack]:
+        """The scenario's own stacks, by name, with what they are like as seen from its folder."""
+        return {
+            name: own.model_copy(update={"like": located(own.like, self.directory)})
+            for name, own in self.stacks.items()
+        }
 
     @cached_property
     def _asked_stacks(self) -> dict[str | None, AskedStack]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from planner.scenario.located import located
+
 if TYPE_CHECKING:
     from planner.scenario.parts import ModelChoice, Pool
     from planner.scenario.question import Scenario
@@ -26,11 +28,12 @@ def asked_stack(scenario: "Scenario", model: str | None) -> AskedStack:
     """What decides the stack of the pools of a model that state none."""
     pools = [pool for pool in scenario.asked_pools.values() if pool.model == model]
     measured = (scenario.measured_for(pool) for pool in pools)
+    stated = scenario.model_choice(model).stack
     return AskedStack(
         model=scenario.profile_of(model).name,
         hardware=tuple(sorted({scenario.hardware_of(pool).name for pool in pools})),
         ran_under=tuple(sorted({found.stack for found in measured if found is not None and found.stack is not None})),
-        stated=scenario.model_choice(model).stack,
+        stated=stated and located(stated, scenario.directory),
     )
 
 

@@ -80,12 +80,13 @@ def _certified_together(scenario: Scenario, judge: Judge, time_limit_s: float) -
 
 def _no_plan(scenario: Scenario, tried: Sequence[Tried | Together], why: str) -> UndecidedError | CheckFailedError:
     """What to raise where nothing held."""
-    last = tried[-1]
-    lines = list(map(_broken, last.broken))
+    undecided = next((one for one in tried if one.is_undecided), None)
+    shown, which = (tried[-1], "the last one") if undecided is None else (undecided, "one that is undecided")
+    lines = list(map(_broken, shown.unkept))
     more = [f"  - and {len(lines) - MOST_TOLD} more"] if len(lines) > MOST_TOLD else []
-    head = f"{scenario.name}: none of {len(tried)} plans that were run holds; of the last one:\n"
-    is_open = all(not p.decided for p in last.broken)
-    return (UndecidedError if is_open else CheckFailedError)(head + "\n".join(lines[:MOST_TOLD] + more) + why)
+    head = f"{scenario.name}: none of {len(tried)} plans that were run holds; of {which}:\n"
+    error = CheckFailedError if undecided is None else UndecidedError
+    return error(head + "\n".join(lines[:MOST_TOLD] + more) + why)
 
 
 def _broken(one: Promise) -> str:
@@ -138,7 +139,7 @@ def _certified(
 
 def _round(scenario: Scenario, tried: Tried | Together) -> Round:
     demand, is_given = scenario.demand_req_per_s, scenario.objective != "max-throughput"
-    told = (" ".join(filter(None, (p.period, p.request_class, p.metric))) for p in tried.broken)
+    told = (" ".join(filter(None, (p.period, p.request_class, p.metric))) for p in tried.unkept)
     handed, is_one = tried.handed, not scenario.classes
     only = next(iter(scenario.workloads))
     return Round(

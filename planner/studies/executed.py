@@ -78,7 +78,7 @@ def executed_plan(
         n_requests=asked.n_requests,
         n_replications=asked.n_replications,
         loads=loads,
-        max_throughput_req_per_s=_figure(RATE, by_paper, highest, most.throughput_req_per_s, most.intervals[RATE]),
+        max_throughput_req_per_s=_figure(RATE, by_paper, highest, most.throughput_req_per_s, most.intervals.get(RATE)),
         predicted_ttft=_predicted(problem, solution, highest),
         schedulers=found,
         scheduler_series=series,
@@ -107,10 +107,14 @@ def as_printed(plan: Plan) -> Plan:
 def _at_load(problem: Problem, solution: Solution, load: float, run: Run) -> ExecutedLoad:
     assert run.offered_req_per_s is not None, "a run at a load has an offered rate"
     promised = at_rate(problem, solution, run.offered_req_per_s)
-    latency = promised.latency
+    latency, sure = promised.latency, run.intervals
     links = {
         link.name: _figure(
-            "links", None, link.mean_gbps, run.links[link.name].mean_gbps, run.intervals[f"links.{link.name}.mean_gbps"]
+            "links",
+            None,
+            link.mean_gbps,
+            run.links[link.name].mean_gbps,
+            sure.get(f"links.{link.name}.mean_gbps"),
         )
         for link in promised.links
         if link.mean_gbps > 0
@@ -118,23 +122,21 @@ def _at_load(problem: Problem, solution: Solution, load: float, run: Run) -> Exe
     return ExecutedLoad(
         load=load,
         offered_req_per_s=run.offered_req_per_s,
-        ttft_mean_s=_figure(
-            MEAN, latency.ttft_unloaded_mean_s, latency.ttft_mean_s, run.ttft_mean_s, run.intervals[MEAN]
-        ),
-        ttft_p90_s=_figure(P90, latency.ttft_unloaded_p90_s, latency.ttft_p90_s, run.ttft_p90_s, run.intervals[P90]),
+        ttft_mean_s=_figure(MEAN, latency.ttft_unloaded_mean_s, latency.ttft_mean_s, run.ttft_mean_s, sure.get(MEAN)),
+        ttft_p90_s=_figure(P90, latency.ttft_unloaded_p90_s, latency.ttft_p90_s, run.ttft_p90_s, sure.get(P90)),
         links_gbps=links,
     )
 
 
 def _figure(
-    metric: str, by_paper: float | None, predicted: float | None, executed: float, sure: Interval
+    metric: str, by_paper: float | None, predicted: float | None, executed: float, sure: Interval | None
 ) -> ExecutedFigure:
     return ExecutedFigure(
         by_paper=by_paper,
         predicted=predicted,
         executed=executed,
-        ci_low=sure.low,
-        ci_high=sure.high,
+        ci_low=None if sure is None else sure.low,
+        ci_high=None if sure is None else sure.high,
         allowed=TOLERANCES[metric],
     )
 

@@ -1,6 +1,7 @@
 """A rate above the goodput of the latency model, sought where a run keeps the promise with room."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import sqrt
 
 from planner.optimizer import class_ttft
@@ -9,6 +10,8 @@ from planner.studies.neighbours import lax
 from planner.studies.promises import STEP
 from planner.studies.rounds import Search, Tried, as_stated, claiming, run
 
+PRECISE_FRACTION = 0.015
+"""Half of an interval over its figure, below which a rate is not run on for: a little lower one decides sooner."""
 MOST_RAISES = 4
 """Runs of higher rates."""
 LEAST_RAISE = 5e-3
@@ -22,12 +25,13 @@ def run_higher(search: Search) -> None:
     """Run the same fleet, ways and thresholds at higher rates, as long as a run leaves room for more.
 
     The latency model says what rate goes with the room that a run shows, up to a rate at which it predicts more than is
-    promised by its stated error. After one that is not kept a lower one is tried.
+    promised by its stated error. After one that is not kept, or that is all but at its promise, a lower one is tried.
 
     Args:
         search: what is asked for, with a plan that is kept; plans that were run are added to it.
     """
     kept, broken = search.best, None
+    rough = replace(search, judge=replace(search.judge, precise_fraction=PRECISE_FRACTION))
     for _ in range(MOST_RAISES):
         if kept is None or search.judge.is_over:
             return
@@ -35,11 +39,11 @@ def run_higher(search: Search) -> None:
         if times < 1 + LEAST_RAISE:
             return
         handed = claiming(kept.handed, times)
-        tried = run(search, as_stated(search, handed, kept.problem, kept.found))
+        tried = run(rough, as_stated(search, handed, kept.problem, kept.found))
         search.tried.append(tried)
         if tried.is_cut_short:
             return
-        kept, broken = (kept, tried) if tried.broken else (tried, broken)
+        kept, broken = (tried, broken) if tried.is_kept else (kept, tried)
 
 
 def _times(search: Search, kept: Tried, broken: Tried | None) -> float:

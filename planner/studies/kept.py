@@ -19,9 +19,9 @@ from planner.studies.handed import as_asked, modelled, seeks_least
 from planner.studies.higher import run_higher
 from planner.studies.neighbours import cheaper
 from planner.studies.period_runs import Judge
-from planner.studies.promises import NOT_ASKED, PRECISE_FRACTION, TIME_UP, Say
+from planner.studies.promises import INSIDE, NOT_ASKED, TIME_UP, Say
 from planner.studies.rounds import Candidate, Search, candidate, run, run_again, run_rounds
-from planner.studies.slo_runs import with_slo_run
+from planner.studies.slo_runs import cheaper_undecided, with_slo_run
 
 SEARCH_PART = 0.5
 """Of the time limit of a command, what the search of the plan may take;"""
@@ -99,11 +99,11 @@ def kept(
 ) -> Kept:
     """The plan of a scenario that promises times, with what runs made of the promise.
 
-    The plan is run at its rate, in each period the busiest first, until it is known whether the worse end of the 95 %
-    interval of what is promised is within the promise, or the interval is narrow. Where it is not kept, the optimizer
+    The plan is run at its rate, in each period the busiest first, until the whole 95 % interval of what is promised is
+    on one side of the promise, or the question allows no more requests. Where it is not kept, the optimizer
     is handed a stricter promise, see `run_rounds`. Where it is kept, cheaper fleets near it are run too, see `cheaper`,
     or the same fleet at higher rates, see `run_higher`. What was chosen out of several plans is run once more with
-    other seeds.
+    other seeds. Of plans of which none is kept an undecided one is printed rather than a broken one.
 
     Args:
         scenario: the question.
@@ -130,7 +130,7 @@ def kept(
 
 def _kept(scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[Path], pace: Pace, say: Say) -> Kept:
     """The same of pools whose layouts are settled, as those of all rounds."""
-    judge = Judge(question or RunQuestion(), data_dirs, say, sees_rate=False, precise_fraction=PRECISE_FRACTION)
+    judge = Judge(question or RunQuestion(), data_dirs, say, sees_rate=False)
     search = Search(scenario, judge, SEARCH_PART * pace.time_limit_s)
     if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says
         problem = search.problem(scenario)
@@ -147,7 +147,10 @@ def _kept(scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[
     say(f"{scenario.name}: comparing with other fleets")
     found = _explained(search, asked, chosen.plan, pace.explaining_s)
     told = with_slo_run(found.plan, scenario, chosen.plan, chosen.seed, len(search.tried), chosen.because)
-    return replace(found, plan=told)
+    costs = [one.badness for one in search.tried]
+    may_do = cheaper_undecided(search.tried, costs, chosen.plan.badness) if scenario.objective == "min-cost" else ()
+    notes = (*may_do, *told.notes)
+    return replace(found, plan=told.model_copy(update={"notes": notes}))
 
 
 def chosen_by_runs(search: Search, asked: Candidate) -> Chosen:
@@ -160,9 +163,9 @@ def chosen_by_runs(search: Search, asked: Candidate) -> Chosen:
     try:
         first = run(search, asked)
         search.tried.append(first)
-        if first.is_cut_short:
+        if not first.seen:
             return Chosen(asked, search.judge.question.seed, TIME_UP)
-        if first.broken:
+        if not first.is_kept:
             run_rounds(search)
         elif search.scenario.objective == "min-cost":
             _run_cheaper(search)
@@ -187,7 +190,7 @@ def _run_cheaper(search: Search) -> None:
                 return
             known.add(_sizes(one))
             search.tried.append(run(search, one))
-            if not (search.tried[-1].broken or search.tried[-1].is_cut_short):
+            if search.tried[-1].is_kept:
                 break
         else:
             return
@@ -200,9 +203,9 @@ def _sizes(one: Candidate) -> tuple[object, ...]:
 
 
 def _confirmed(search: Search) -> Chosen:
-    """The best plan that is kept with other seeds too; without one the plan as asked, and what came of it."""
+    """The best plan that is kept with other seeds too; else the best undecided one, or the plan as asked, and why."""
     question, first = search.judge.question, search.tried[0]
-    seed = question.seed
+    seed, seeds = question.seed, dict[int, int]()
     while (one := search.best) is not None:
         if one is first:
             return Chosen(first, question.seed)
@@ -210,14 +213,18 @@ def _confirmed(search: Search) -> Chosen:
         again = run_again(search, one, seed)
         if again.is_cut_short:
             return Chosen(one, question.seed, f"not run again with other seeds: {TIME_UP}")
-        if not again.broken:
+        if again.is_kept:
             return Chosen(again, seed)
+        seeds[id(again)] = seed
         # Its first run flattered it: what the other seeds saw counts, and what comes next is stricter than that.
         search.tried = [*(tried for tried in search.tried if tried is not one), again]
         search.strict = None
         if search.best is None:
             with suppress(InputError, CheckFailedError):
                 run_rounds(search)
+    if (undecided := search.open) is not None:
+        because = TIME_UP if undecided.is_cut_short else INSIDE
+        return Chosen(undecided, seeds.get(id(undecided), question.seed), because)
     n = len(search.tried)
     tried = f"none of {n} plans that were run keeps it" if n > 1 else "it is not kept in the run"
     return Chosen(first, question.seed, f"{tried}{': ' + TIME_UP if search.judge.is_over else ''}")
@@ -255,5 +262,5 @@ def _notes(asked: Candidate, chosen: Candidate) -> Iterator[Note]:
     else:
         yield note(
             "stricter-promise",
-            "gap, bound and the other fleets are those of a stricter promise, which the runs showed to be needed",
+            "gap, bound and the other fleets are those of a stricter promise: no run bore out a plan of the stated one",
         )

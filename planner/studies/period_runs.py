@@ -12,11 +12,13 @@ from planner.executor import RunQuestion
 from planner.results import Check, Fleet, Plan, Promise, RunFigures
 from planner.scenario import Scenario, Slo
 from planner.studies.planned import Planned
-from planner.studies.promises import STEP, Say, is_settled, promise, time_promises
+from planner.studies.promises import STEP, Say, are_undecided, is_decided, promise, time_promises
 from planner.studies.validation import TOLERANCES, Enough, Executed, Pair, execute, judged, pairs
 from planner.units import percent
 
 RATE = "throughput_req_per_s"
+RUN_ON_PART = 0.5
+"""Of the time that is left for runs, what one of a settled system may take to decide."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Judge:
     sees_rate: bool = True
     """Whether the rate is judged too, by a run with the system kept full."""
     precise_fraction: float = 0.0
-    """Half of an interval over its figure, below which a promise is not run on for."""
+    """Half of an interval over its figure, below which a promise is not run on for; 0: it is until it is decided."""
     deadline: float = inf
     """`monotonic()` time beyond which nothing is begun."""
 
@@ -39,13 +41,17 @@ class Judge:
         """Whether time is up."""
         return monotonic() > self.deadline
 
-    def is_late(self, began: float) -> bool:
-        """Whether what was begun then could not be as long again in the time that is left."""
+    def is_late(self, began: float, run: RunFigures) -> bool:
+        """Whether what was begun then could not be as long again in the time that is left.
+
+        A run of a settled system leaves time to others, that decide sooner: it may take a part of what was left.
+        """
         now = monotonic()
-        return now + (now - began) > self.deadline
+        part = 1.0 if run.is_transient else RUN_ON_PART
+        return now + (now - began) > began + part * (self.deadline - began)
 
     def is_enough(self, run: RunFigures, promises: Sequence[Promise]) -> bool:
-        """Whether one is broken for certain, or all are decided, or as good as, by a run of a settled system.
+        """Whether one is broken for certain, or all are decided, or as precise as asked for, by a settled system.
 
         Queues before decode need not have settled for what is promised of the decode step alone.
         """
@@ -53,7 +59,7 @@ class Judge:
             return True
         if promises and all(p.decided and p.metric == STEP for p in promises):
             return True
-        return not run.is_transient and is_settled(promises, self.precise_fraction)
+        return not run.is_transient and is_decided(promises, self.precise_fraction)
 
 
 @dataclass(frozen=True)
@@ -83,14 +89,24 @@ class Ran:
         return tuple(p for one in self.seen for p in one.promises)
 
     @property
-    def broken(self) -> tuple[Promise, ...]:
-        """Promises that the runs do not bear out."""
+    def unkept(self) -> tuple[Promise, ...]:
+        """Promises that the runs do not bear out: broken, or undecided."""
         return tuple(p for p in self.promises if not p.holds)
 
     @property
+    def is_kept(self) -> bool:
+        """Whether it was run, and keeps all promises."""
+        return bool(self.seen) and not self.unkept
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether no promise is broken for certain, and one is neither kept nor broken."""
+        return are_undecided(self.promises)
+
+    @property
     def is_cut_short(self) -> bool:
-        """Whether time was up before anything was known of it."""
-        return not self.seen
+        """Whether time was up before anything was known of it, or before it was decided."""
+        return not self.seen or (self.is_undecided and any(one.is_cut_short for one in self.seen))
 
 
 def binding_periods(plan: Plan) -> list[str]:
@@ -202,8 +218,8 @@ def watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load:
         return tuple(time_promises(stated, run))
 
     enough = Enough(
-        lambda run: judge.is_enough(run, of_times(run)) or judge.is_late(began),
-        lambda most: judge.is_enough(most, (of_rate(most),)) or judge.is_late(began),
+        lambda run: judge.is_enough(run, of_times(run)) or judge.is_late(began, run),
+        lambda most: judge.is_enough(most, (of_rate(most),)) or judge.is_late(began, most),
     )
     executed = execute(
         stated, plan, judge.question, load, judge.data_dirs, period=name, enough=enough, with_most=judge.sees_rate
@@ -211,7 +227,8 @@ def watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load:
     _check_dropped(stated, name, executed.run)
     times = of_times(executed.run)
     rates = () if executed.most is None else (of_rate(executed.most),)
-    return Watched(executed, (*rates, *times), judge.is_late(began) and not judge.is_enough(executed.run, times))
+    is_late = judge.is_late(began, executed.run)
+    return Watched(executed, (*rates, *times), is_late and not judge.is_enough(executed.run, times))
 
 
 def _check_dropped(stated: Scenario, name: str | None, run: RunFigures) -> None:

@@ -6,10 +6,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from planner.profiles import profile_names, stack_profile
+from planner.profiles import StackProfile, profile_names, stack_profile
 from planner.results import Plan, PlanInputs
 from planner.results.plan_inputs import Inputs
-from planner.scenario import Scenario
+from planner.scenario import Scenario, is_path, located
+from planner.scenario.own_profiles import brought
 from planner.schema import StrictModel, dotted
 from planner.toml_lines import KeyPath
 from planner.workload.requests import trace_path
@@ -76,7 +77,7 @@ def _profiles(scenario: Scenario, plan: Plan) -> dict[str, Inputs]:
     """Every profile in use by kind and name, in a settled order."""
     hardware = {profile.name: profile for profile in map(scenario.hardware_of, scenario.pools.values())}
     models = {profile.name: profile for profile in map(scenario.profile_of, (None, *scenario.models))}
-    stacks = {name: stack_profile(name) for name in _frameworks(scenario, plan)}
+    stacks = _stacks(scenario, plan)
     kinds: tuple[tuple[str, Mapping[str, StrictModel]], ...] = (
         ("hardware", hardware),
         ("model", models),
@@ -85,12 +86,19 @@ def _profiles(scenario: Scenario, plan: Plan) -> dict[str, Inputs]:
     return {f"{kind} {name}": _figures(found[name]) for kind, found in kinds for name in sorted(found)}
 
 
-def _frameworks(scenario: Scenario, plan: Plan) -> set[str]:
-    """Names of the stack profiles behind the software of a plan's pools, which is named with its version."""
+def _stacks(scenario: Scenario, plan: Plan) -> dict[str, StackProfile]:
+    """Stack profiles behind the software of a plan's pools, which is named with its version; own files come first."""
     running = {pool.stack for pool in plan.pools if pool.stack is not None}
     running |= {scenario.stacks[name].like for name in running if name in scenario.stacks}
-    known = profile_names("stack")
-    return {name for name in known for stack in running if stack == name or stack.startswith(f"{name}-")}
+    files = {str(path) for kind, _, path in brought(scenario) if kind == "stack"}
+    known = {profile.name: profile for profile in map(stack_profile, sorted(files))}
+    known = {name: stack_profile(name) for name in profile_names("stack") if name not in known} | known
+    running |= {stack_profile(located(name, scenario.directory)).name for name in running if is_path(name)}
+    return {
+        name: profile
+        for name, profile in known.items()
+        if any(stack == name or stack.startswith(f"{name}-") for stack in running)
+    }
 
 
 def _figures(profile: StrictModel) -> Inputs:

@@ -10,10 +10,10 @@ from planner.units import MILLI, number
 
 TPOT_ALLOWED = 0.05
 """Part of a limit on the decode step by which it may be missed, as validation allows it [-]."""
-PRECISE_FRACTION = 0.015
-"""Half of an interval over its figure, below which nobody runs on for a promise."""
 TIME_UP, NOT_ASKED = "time was up", "--no-run"
-"""Why a promise was not run."""
+"""Why a promise was not run;"""
+INSIDE = "it lies within the interval of the run"
+"""why it is undecided."""
 SLOWEST, STEP = "ttft_promised_s", "tpot_mean_s"
 Say = Callable[[str], None]
 
@@ -52,19 +52,25 @@ def promise(
     )
 
 
-def is_settled(found: Sequence[Promise], precise_fraction: float) -> bool:
-    """Whether each promise is decided, or its figure known so precisely that nobody runs on for it.
+def is_decided(found: Sequence[Promise], precise_fraction: float = 0.0) -> bool:
+    """True where each promise is kept or broken for certain, or its figure is as precise as is asked for.
 
     Args:
         found: promises beside a run.
-        precise_fraction: half of an interval over its figure, below which that is so.
+        precise_fraction: half of an interval over its figure, below which nobody runs on: 0 where a promise is to be
+            decided, more where a rate is sought and one that is a little lower decides sooner.
     """
     return all(p.decided or _is_precise(p, precise_fraction) for p in found)
 
 
+def are_undecided(found: Sequence[Promise]) -> bool:
+    """True where no promise is broken for certain, and one is neither kept nor broken."""
+    return any(not p.decided for p in found) and not any(p.decided and not p.holds for p in found)
+
+
 def _is_precise(one: Promise, precise_fraction: float) -> bool:
     if one.ci_low is None or one.ci_high is None:
-        return True
+        return True  # of one replication there is no interval, and more of it never gives one
     return one.ci_high - one.ci_low < 2 * precise_fraction * one.executed
 
 

@@ -106,8 +106,12 @@ class Search:
     @property
     def best(self) -> Tried | None:
         """The best of the plans that hold."""
-        held = (tried for tried in self.tried if not (tried.broken or tried.is_cut_short))
-        return min(held, key=lambda one: one.badness, default=None)
+        return min((tried for tried in self.tried if tried.is_kept), key=lambda one: one.badness, default=None)
+
+    @property
+    def open(self) -> Tried | None:
+        """The best of the plans that are undecided."""
+        return min((tried for tried in self.tried if tried.is_undecided), key=lambda one: one.badness, default=None)
 
     def problem(self, scenario: Scenario) -> Problem:
         """A question with the requests of this one."""
@@ -142,7 +146,7 @@ def run_rounds(search: Search) -> None:
                 raise
             search.strict, search.why = handed, f"\na stricter promise: {error}"
         else:
-            search.strict = search.strict if search.tried[-1].broken else handed
+            search.strict = search.strict if search.tried[-1].unkept else handed
         handed = _next(search)
 
 
@@ -199,7 +203,7 @@ def _planned(known: Problem, served: Solution, plan: Plan, as_run: Scenario) -> 
 
 
 def run(search: Search, one: Candidate) -> Tried:
-    """Run the periods of a plan that bind, all where those hold; what time was too short for is left out."""
+    """Run the periods of a plan that bind, all where those hold, as far as there is time."""
     return _run(search, one, ())
 
 
@@ -215,7 +219,7 @@ def _run(search: Search, one: Candidate, known: Sequence[Seen]) -> Tried:
     n = len(search.tried) + 1
     judge = replace(search.judge, say=lambda what: search.judge.say(f"{search.scenario.name}: {what}, round {n}"))
     parts = {name: getattr(one, name) for name in Candidate.__dataclass_fields__}
-    found = [period for period in seen_periods(judge, one.as_run, one.planned, known) if not period.is_cut_short]
+    found = list(seen_periods(judge, one.as_run, one.planned, known))
     return Tried(**parts, seen=(*found, *known) if found else ())
 
 
@@ -230,8 +234,8 @@ def _without_ttft(plan: Plan) -> Plan:
 
 def _next(search: Search) -> Handed | None:
     """What to hand over next; None where nothing is left between what was too lax and what was strict enough."""
-    broken, last = [tried for tried in search.tried if tried.broken], search.tried[-1]
-    if not broken or (not last.broken and (seeks_least(search.scenario) or _is_as_good(last, broken[0]))):
+    broken, last = [tried for tried in search.tried if tried.unkept], search.tried[-1]
+    if not broken or (not last.unkept and (seeks_least(search.scenario) or _is_as_good(last, broken[0]))):
         return None
     if search.strict is None:
         return _tightened(search, broken)
@@ -250,14 +254,14 @@ def _tightened(search: Search, broken: Sequence[Tried]) -> Handed:
     last = broken[-1]
     handed = _as_planned(search, last)
     for _ in range(2 ** (len(broken) - 1)):
-        handed = tightened(search.scenario, handed, last.broken, last.idle_s)
+        handed = tightened(search.scenario, handed, last.unkept, last.idle_s)
     return handed
 
 
 def _as_planned(search: Search, last: Tried) -> Handed:
     """What was handed over, or what the plan is predicted to keep where that is less: what is laxer changes no plan."""
     ttft_s, asked = dict(last.handed.ttft_s), as_asked(search.scenario).ttft_s
-    for one in last.broken:
+    for one in last.unkept:
         name = one.request_class or next(iter(search.scenario.workloads))
         slo = search.scenario.slo_of(name)
         if one.metric in (RATE, STEP) or slo is None or name not in asked:

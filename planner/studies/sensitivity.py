@@ -24,6 +24,7 @@ from planner.profiles.stack import Band, Bands
 from planner.results import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Pool, Scenario
 from planner.schema import dotted
+from planner.ties import SOLVED, largest_first
 from planner.toml_lines import KeyPath
 
 FACTORS = (0.8, 0.9, 1.1, 1.2)
@@ -83,7 +84,7 @@ def sensitivity(
         unit=UNITS[scenario.objective],
         stated=stated.objective,
         n_instances=_sizes(stated),
-        inputs=tuple(sorted(found, key=lambda row: -row.swing)),
+        inputs=tuple(largest_first(found, lambda row: row.swing, SOLVED)),
         notes=tuple(notes),
     )
 

@@ -1,12 +1,17 @@
 """What runs made of a promise, as a plan tells it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from planner.notes import Note, note
 from planner.results import DecodeStepRun, Plan, Promise, SloRun
 from planner.scenario import Scenario, Slo
-from planner.studies.promises import STEP
+from planner.studies.period_runs import Ran
+from planner.studies.promises import STEP, are_undecided
 from planner.studies.rounds import Candidate, Tried
-from planner.units import MILLI
+from planner.units import MILLI, usd
+
+NOTHING = 1e-9
+"""Part of a bill."""
 
 
 def with_slo_run(
@@ -29,10 +34,51 @@ def with_slo_run(
             own = _slo_run(chosen, name if name in scenario.classes else None, name, slo)
             extra = {"n_plans": n_plans, "because": because, "seed": seed if own.basis == "executed" else None}
             found[name] = own.model_copy(update=extra)
-    if not found:
+    return beside_promises(plan, found, _nearest(list(found.values())) if found else None)
+
+
+def beside_promises(plan: Plan, by_class: Mapping[str, SloRun], nearest: SloRun | None) -> Plan:
+    """A plan beside its promises, which is no longer called optimal where a run does not keep them.
+
+    Args:
+        plan: the plan in full.
+        by_class: the promise to each class that has one.
+        nearest: the one that is nearest to breaking; it holds where all do, and is decided where all together are.
+    """
+    if nearest is None:
         return plan
-    classes = tuple(c.model_copy(update={"slo_run": found.get(c.name)}) for c in plan.classes)
-    return plan.model_copy(update={"slo_run": _nearest(list(found.values())), "classes": classes})
+    runs = by_class.values()
+    holds = None if any(one.holds is None for one in runs) else all(one.holds for one in runs)
+    is_broken = any(one.outcome == "not kept" for one in runs)
+    decided = None if holds is None else holds or is_broken
+    classes = tuple(c.model_copy(update={"slo_run": by_class.get(c.name)}) for c in plan.classes)
+    run = nearest.model_copy(update={"holds": holds, "decided": decided})
+    status = "feasible" if holds is False else plan.status
+    return plan.model_copy(update={"slo_run": run, "classes": classes, "status": status})
+
+
+def decided_of(promises: Sequence[Promise], *, is_run: bool) -> tuple[bool | None, bool | None]:
+    """Whether promises hold, and whether that is decided: twice None where they were not run."""
+    return (all(p.holds for p in promises), not are_undecided(promises)) if is_run else (None, None)
+
+
+def cheaper_undecided(
+    tried: Sequence[Ran], usd_per_hour: Sequence[float], chosen_usd_per_hour: float
+) -> Iterator[Note]:
+    """That a cheaper fleet than the one that is printed may keep the promise too, and its run does not tell.
+
+    Args:
+        tried: plans that were run.
+        usd_per_hour: what each costs.
+        chosen_usd_per_hour: what the one costs that is printed.
+    """
+    costs = [each for one, each in zip(tried, usd_per_hour, strict=True) if one.is_undecided]
+    least = min(costs, default=chosen_usd_per_hour)
+    if least < chosen_usd_per_hour * (1 - NOTHING):
+        yield note(
+            "cheaper-undecided",
+            f"a fleet of {usd(least)} USD/h may keep the promise too: it lies within the interval of its longest run",
+        )
 
 
 def _slo_run(chosen: Candidate, request_class: str | None, name: str, slo: Slo) -> SloRun:
@@ -44,9 +90,11 @@ def _slo_run(chosen: Candidate, request_class: str | None, name: str, slo: Slo) 
     period = None if worst is None else worst.period
     predicted_s = None if slo.ttft_s is None else chosen.ttft_quantile_s(name, slo.ttft_percentile, period)
     ran = [one.name for one in seen]
+    holds, decided = decided_of(mine, is_run=bool(seen))
     return SloRun(
         basis="executed" if seen else "predicted",
-        holds=all(p.holds for p in mine) if seen else None,
+        holds=holds,
+        decided=decided,
         requests=max((one.n_requests for one in seen if one.name == period), default=0),
         percentile=slo.ttft_percentile,
         promised_s=slo.ttft_s,
@@ -69,21 +117,25 @@ def _worst(promises: Sequence[Promise], *, is_step: bool) -> Promise | None:
 
 def _step_run(chosen: Candidate, name: str, promised_s: float, seen: Promise | None) -> DecodeStepRun:
     own = next(c for c in chosen.plan.classes if c.name == name)
+    return step_run(promised_s, own.latency.tpot_mean_s, seen)
+
+
+def step_run(promised_s: float, predicted_s: float | None, seen: Promise | None) -> DecodeStepRun:
+    """A limit on the time per token, which is one on its mean over requests, beside prediction and run."""
     return DecodeStepRun(
         promised_s=promised_s,
-        predicted_s=own.latency.tpot_mean_s,
+        predicted_s=predicted_s,
         executed_s=None if seen is None else seen.executed,
         ci_low_s=None if seen is None else seen.ci_low,
         ci_high_s=None if seen is None else seen.ci_high,
         holds=None if seen is None else seen.holds,
+        decided=None if seen is None else seen.decided,
     )
 
 
 def _nearest(found: Sequence[SloRun]) -> SloRun:
-    """The promise that is nearest to breaking; it holds where all of them do."""
-    nearest = max(found, key=lambda one: max(_used(one)))
-    holds = None if any(one.holds is None for one in found) else all(one.holds for one in found)
-    return nearest.model_copy(update={"holds": holds})
+    """The promise that is nearest to breaking."""
+    return max(found, key=lambda one: max(_used(one)))
 
 
 def _used(one: SloRun) -> Iterator[float]:

@@ -10,12 +10,13 @@ from planner.notes import note
 from planner.optimizer.time_limit import TimeLimit
 from planner.optimizer.together.plan import together_explained, together_found, together_plan
 from planner.optimizer.together.planned import Together
-from planner.results import DecodeStepRun, Fleet, Plan, Promise, SloRun
+from planner.results import Fleet, Plan, SloRun
 from planner.scenario import Scenario, Slo
 from planner.studies.handed import Handed, as_asked, between, roomier, searched, stated, tightened
 from planner.studies.period_runs import Judge, Ran, Seen, seen_periods
 from planner.studies.planned import planned_together
-from planner.studies.promises import NOT_ASKED, PRECISE_FRACTION, STEP, TIME_UP, Say
+from planner.studies.promises import INSIDE, NOT_ASKED, STEP, TIME_UP, Say
+from planner.studies.slo_runs import beside_promises, cheaper_undecided, decided_of, step_run
 from planner.units import MILLI
 
 MOST_ROUNDS = 6
@@ -40,11 +41,6 @@ class Tried(Ran):
     def plan(self) -> Fleet:
         """The plan at its rate."""
         return self.claimed
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it was run, and all promises are kept."""
-        return not self.is_cut_short and not self.broken
 
 
 def kept_together(
@@ -72,18 +68,23 @@ def kept_together(
         one = Tried(as_asked(scenario), explained.found, explained.found.fleet)
         return _told(scenario, explained.plan, one, 0, None, NOT_ASKED)
     until = TimeLimit.of(limit.part_s(RUN_PART)).deadline
-    judge = Judge(question, data_dirs, say, sees_rate=False, precise_fraction=PRECISE_FRACTION, deadline=until)
+    judge = Judge(question, data_dirs, say, sees_rate=False, deadline=until)
     tried, because = [_planned(scenario, as_asked(scenario), judge, limit.part_s(SEARCH_PART))], None
     try:
         tried = list(_rounds(scenario, tried[0], judge, limit.part_s(SEARCH_PART)))
     except (InputError, CheckFailedError) as error:
         because = str(error).splitlines()[0]
-    chosen = best_together(tried) or tried[0]
+    undecided = min((one for one in tried if one.is_undecided), key=_badness, default=None)
+    chosen = best_together(tried) or undecided or tried[0]
     if because is None and not chosen.is_kept:
-        because = f"none of {len(tried)} plans that were run keeps it" if chosen.seen else TIME_UP
+        because = _why_not(tried, chosen)
     say(f"{scenario.name}: comparing with other fleets")
     plan = told_together(scenario, chosen, limit.left_s)
-    return _told(scenario, plan, chosen, len(tried), question.seed, because)
+    told = _told(scenario, plan, chosen, len(tried), question.seed, because)
+    if scenario.objective != "min-cost":
+        return told
+    may_do = cheaper_undecided(tried, [_badness(one) for one in tried], _badness(chosen))
+    return told.model_copy(update={"notes": (*may_do, *told.notes)})
 
 
 def rounds_together(scenario: Scenario, judge: Judge, time_limit_s: float) -> list[Tried]:
@@ -117,7 +118,7 @@ def _rounds(scenario: Scenario, first: Tried, judge: Judge, search_s: float) -> 
     lax = _run(scenario, first, judge)
     yield lax
     strict: Handed | None = None
-    n, handed = 1, tightened(scenario, lax.handed, lax.broken, ALL_WAITS) if lax.broken else None
+    n, handed = 1, tightened(scenario, lax.handed, lax.unkept, ALL_WAITS) if lax.unkept else None
     while handed is not None and n < MOST_ROUNDS and not judge.is_over:
         try:
             one = _run(scenario, _planned(scenario, handed, judge, search_s), judge)
@@ -126,14 +127,14 @@ def _rounds(scenario: Scenario, first: Tried, judge: Judge, search_s: float) -> 
         else:
             yield one
             n += 1
-            strict, lax = (strict, one) if one.broken else (handed, lax)
+            strict, lax = (strict, one) if one.unkept else (handed, lax)
         handed = _next(scenario, lax, strict)
 
 
 def _next(scenario: Scenario, lax: Tried, strict: Handed | None) -> Handed | None:
     """What to hand over next; None where nothing is left between what was too lax and what was strict enough."""
     if strict is None:
-        return tightened(scenario, lax.handed, lax.broken, ALL_WAITS)
+        return tightened(scenario, lax.handed, lax.unkept, ALL_WAITS)
     middle = between(lax.handed, strict)
     return roomier(scenario, lax.handed) if middle is None and lax.handed.headroom >= strict.headroom else middle
 
@@ -145,10 +146,17 @@ def _planned(scenario: Scenario, handed: Handed, judge: Judge, search_s: float) 
 
 
 def _run(scenario: Scenario, one: Tried, judge: Judge) -> Tried:
-    """A plan with its run; without one where time was up before anything was known."""
+    """A plan with its run; without one where time was up before it began."""
     planned = replace(planned_together(one.found), plan=one.claimed)
     seen = seen_periods(judge, stated(scenario, one.handed), planned)
-    return replace(one, seen=tuple(period for period in seen if not period.is_cut_short))
+    return replace(one, seen=tuple(seen))
+
+
+def _why_not(tried: Sequence[Tried], chosen: Tried) -> str:
+    """Why the plan that is printed is not known to keep its promise."""
+    if chosen.is_undecided and not chosen.is_cut_short:
+        return INSIDE
+    return TIME_UP if chosen.is_cut_short else f"none of {len(tried)} plans that were run keeps it"
 
 
 def _badness(one: Tried) -> float:
@@ -167,7 +175,7 @@ def _as_promised(scenario: Scenario, plan: Plan, chosen: Tried) -> Plan:
     classes = tuple(c.model_copy(update={"slo": slos.get(c.name)}) for c in plan.classes)
     stricter = note(
         "stricter-promise",
-        "gap, bound and the other fleets are those of a stricter promise, which the runs showed to be needed",
+        "gap, bound and the other fleets are those of a stricter promise: no run bore out a plan of the stated one",
     )
     return plan.model_copy(update={**fields, "classes": classes, "notes": (stricter, *plan.notes)})
 
@@ -181,12 +189,7 @@ def _told(scenario: Scenario, plan: Plan, one: Tried, n_plans: int, seed: int | 
             own = _slo_run(one, name if name in scenario.classes else None, slo)
             extra = {"n_plans": n_plans, "because": because, "seed": seed if own.basis == "executed" else None}
             found[name] = own.model_copy(update=extra)
-    classes = tuple(c.model_copy(update={"slo_run": found.get(c.name)}) for c in plan.classes)
-    holds = [own.holds for own in found.values()]
-    first = next(iter(found.values()), None)
-    if first is not None:
-        first = first.model_copy(update={"holds": None if None in holds else all(holds)})
-    return plan.model_copy(update={"slo_run": first, "classes": classes})
+    return beside_promises(plan, found, next(iter(found.values()), None))
 
 
 def _slo_run(one: Tried, request_class: str | None, slo: Slo) -> SloRun:
@@ -196,9 +199,11 @@ def _slo_run(one: Tried, request_class: str | None, slo: Slo) -> SloRun:
     predicted = None
     if slo.ttft_s is not None and one.claimed.latency.ttft_mean_s is not None:
         predicted = one.found.ttft(one.claimed.throughput_req_per_s)
+    holds, decided = decided_of(mine, is_run=bool(one.seen))
     return SloRun(
         basis="executed" if one.seen else "predicted",
-        holds=all(p.holds for p in mine) if one.seen else None,
+        holds=holds,
+        decided=decided,
         requests=max((period.n_requests for period in one.seen), default=0),
         percentile=slo.ttft_percentile,
         promised_s=slo.ttft_s,
@@ -206,18 +211,6 @@ def _slo_run(one: Tried, request_class: str | None, slo: Slo) -> SloRun:
         executed_s=None if ttft is None else ttft.executed,
         ci_low_s=None if ttft is None else ttft.ci_low,
         ci_high_s=None if ttft is None else ttft.ci_high,
-        tpot=None if slo.tpot_ms is None else _step_run(one, slo.tpot_ms * MILLI, step),
+        tpot=None if slo.tpot_ms is None else step_run(slo.tpot_ms * MILLI, one.claimed.latency.tpot_mean_s, step),
         request_class=request_class,
-    )
-
-
-def _step_run(one: Tried, promised_s: float, seen: Promise | None) -> DecodeStepRun:
-    """A limit on the time per token, which is one on its mean over requests, beside prediction and run."""
-    return DecodeStepRun(
-        promised_s=promised_s,
-        predicted_s=one.claimed.latency.tpot_mean_s,
-        executed_s=None if seen is None else seen.executed,
-        ci_low_s=None if seen is None else seen.ci_low,
-        ci_high_s=None if seen is None else seen.ci_high,
-        holds=None if seen is None else seen.holds,
     )

@@ -27,6 +27,7 @@ from planner.results import (
 )
 from planner.scenario import Scenario
 from planner.studies.planned import Planned, planned
+from planner.ties import largest
 
 TOLERANCES = {
     "throughput_req_per_s": 0.02,
@@ -170,7 +171,7 @@ def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
 
     say = partial(_share_of, to_run.say, 0.0, n / (n + 1))
     run = executor.simulate_periods(to_run.scenario, plan, asked, to_run.data_dirs, say, to_run.workers, is_decided)
-    busiest = max(plan.periods, key=lambda one: one.most_used).name
+    busiest = largest(plan.periods, lambda one: one.most_used).name
     full = replace(to_run, say=partial(_share_of, to_run.say, n / (n + 1), 1 / (n + 1)))
     most = full.run(
         f"running {busiest} full", load, busiest, lambda found: [_highest(plan, busiest, found)], is_full=True

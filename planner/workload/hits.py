@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from planner.curves import FloatArray
 from planner.workload.distributions import weighted_quantile
 from planner.workload.prefixes import BetaHits, ConstantHits, DiscreteHits, HitDistribution
-from planner.workload.traces import BLOCK_TOKENS, Blocks
+from planner.workload.traces import Blocks
 
 N_BETA_NODES = 32
 
@@ -48,7 +48,8 @@ def hit_quantile(hits: HitDistribution, q: ArrayLike) -> FloatArray:
 def ideal_hits(total_tokens: ArrayLike, blocks: Blocks) -> FloatArray:
     """Cached tokens of each request, shape (n,), with a prefix cache of unlimited capacity [tokens].
 
-    cached = min(512 n_hit, total), n_hit = leading blocks that any earlier request (in the order given) contained.
+    cached = min(b n_hit, total), b = tokens of a block, n_hit = leading blocks that any earlier request (in the order
+    given) contained.
     The last block of a prompt may be partly filled; its hash covers what it holds, so a hit on it counts those
     tokens. A prompt seen before is therefore cached whole; that a real engine still computes its last token is the
     business of whoever executes it.
@@ -64,7 +65,7 @@ def ideal_hits(total_tokens: ArrayLike, blocks: Blocks) -> FloatArray:
     is_new = request[first][block] == request
     n_hit = n_blocks.copy()
     np.minimum.at(n_hit, request[is_new], position[is_new])
-    return np.minimum(n_hit * float(BLOCK_TOKENS), total)
+    return np.minimum(n_hit * float(blocks.block_tokens), total)
 
 
 def _beta_nodes(alpha: float, beta: float) -> tuple[FloatArray, FloatArray]:

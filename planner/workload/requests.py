@@ -16,7 +16,7 @@ from planner.workload.hits import hit_nodes, ideal_hits
 from planner.workload.length_mix import LengthMix
 from planner.workload.mix import OutputAtoms, RequestMix
 from planner.workload.prefixes import HitDistribution, PrefixHits
-from planner.workload.spec import Workload
+from planner.workload.spec import TraceFile, Workload
 from planner.workload.traces import Trace, read_trace
 
 N_QUADRATURE_ATOMS = 2**17
@@ -49,8 +49,13 @@ def request_mix(workload: Workload, base_dir: Path, data_dirs: Sequence[Path] = 
         mix = _stated_mix(distribution(workload.lengths), mean_tokens(outputs), hits)
         return replace(mix, outputs=_output_atoms(outputs))
     assert workload.trace is not None, "a validated workload has lengths or a trace"
-    path = trace_path(workload.trace.path, base_dir, data_dirs)
-    return trace_mix(read_trace(path, workload.trace.format), workload.prefix_hits)
+    return trace_mix(recorded_trace(workload.trace, base_dir, data_dirs), workload.prefix_hits)
+
+
+def recorded_trace(stated: TraceFile, base_dir: Path, data_dirs: Sequence[Path] = ()) -> Trace:
+    """The trace that a workload states, read as it says; raises InputError as `trace_path` and `read_trace` do."""
+    path = trace_path(stated.path, base_dir, data_dirs)
+    return read_trace(path, stated.format, stated.time_unit, stated.block_tokens, skip_invalid=stated.skip_invalid)
 
 
 def trace_path(path: str, base_dir: Path, data_dirs: Sequence[Path] = ()) -> Path:

@@ -1,8 +1,8 @@
 """What is asked of the system, as a scenario states it."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from planner.schema import StrictModel
 from planner.workload.arrivals import Arrivals, PoissonArrivals
@@ -10,6 +10,8 @@ from planner.workload.lengths import Lengths
 from planner.workload.prefixes import PrefixHits
 
 TraceFormat = Literal["auto", "mooncake", "azure"]
+TimeUnit = Literal["s", "ms", "us", "ns"]
+BlockTokens = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class TraceFile(StrictModel):
@@ -20,6 +22,15 @@ class TraceFile(StrictModel):
 
     format: TraceFormat = "auto"
     """Format of the file; auto: recognised by its first line."""
+
+    time_unit: TimeUnit | None = None
+    """Unit of timestamps that are numbers; absent: milliseconds, or what their size or the other fields tell."""
+
+    block_tokens: BlockTokens | None = None
+    """Tokens of a block of `hash_ids`; absent: 512, or what the numbers of blocks tell."""
+
+    skip_invalid: bool = False
+    """Whether rows that are no requests, such as answers of 0 tokens, are left out: at most 5 % of all, or one."""
 
 
 class Workload(StrictModel):

@@ -12,6 +12,8 @@ LEAST_COUNT = 10.0
 """Mean requests of a window; of a slower trace windows are longer."""
 LEAST_WINDOWS = 20
 """Windows from which on a variance is worth anything."""
+SQUARED_CV = (0.01, 16.0)
+"""Least and most that is stated of gaps."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,16 @@ def rate_req_per_s(arrival_s: FloatArray) -> float | None:
     """
     span_s = float(arrival_s[-1] - arrival_s[0])
     return (arrival_s.size - 1) / span_s if span_s > 0 else None
+
+
+def squared_cv(found: Dispersion) -> float:
+    """Squared coefficient of variation of the gaps of renewal arrivals as bursty, as far as workloads state it.
+
+    >>> squared_cv(Dispersion(2.5, 10.0, 40)), squared_cv(Dispersion(90.0, 10.0, 40))
+    (2.5, 16.0)
+    """
+    low, high = SQUARED_CV
+    return min(max(found.value, low), high)
 
 
 def dispersion(arrival_s: FloatArray) -> Dispersion | None:

@@ -16,12 +16,22 @@ from numpy.typing import NDArray
 
 from planner.curves import FloatArray
 from planner.errors import InputError, Problem, shown
+from planner.notes import Note, note
 from planner.reading import LINE_BYTES, MIB, json_value, opened
-from planner.workload.spec import TraceFormat
+from planner.workload.invalid_rows import InvalidRows
+from planner.workload.spec import TimeUnit, TraceFormat
+from planner.workload.time_units import DATES, TimeScale, check_pace, time_scale
+from planner.workload.time_units import OPTION as TIME_OPTION
 
 _Line = tuple[int, str]
 
 BLOCK_TOKENS = 512
+"""Tokens of a block of Mooncake's traces,"""
+CHAT_BLOCK_TOKENS = 16
+"""and of those that number chats and turns, whose times are in seconds."""
+LIKELY_BLOCK_TOKENS = tuple(2**k for k in range(3, 12))
+"""Sizes of blocks that are recognised by their number."""
+BLOCK_OPTION = "--block-tokens (block_tokens in a scenario)"
 MOST_REQUESTS = 3_000_000
 MOST_BLOCKS = 20_000_000
 """Of a trace: what a machine of a few gigabytes holds."""
@@ -29,12 +39,13 @@ MOST_BLANK = 1_000
 MOST_KNOWN = 2
 """Traces that are kept after they were read."""
 MAX_TOKENS = 10**9
-MAX_TIME_MS = 10**15
+MAX_TIME = 10**19
 MIN_ID, MAX_ID = -(2**63), 2**63 - 1
-GRID_MS = 3000
-GRID_SLACK_MS = 20
+GRID_S = 3.0
+GRID_SLACK_S = 0.02
 AZURE_COLUMNS = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"]
 MOONCAKE_FIELDS = ("timestamp", "input_length", "output_length")
+CHAT_FIELDS = ("chat_id", "turn")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +54,7 @@ class Blocks:
 
     values: NDArray[np.int64]
     offsets: NDArray[np.int64]
+    block_tokens: int = BLOCK_TOKENS
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +72,13 @@ class Trace:
     """Answer lengths [tokens]."""
 
     blocks: Blocks | None
-    """512-token prefix blocks, where the trace records them."""
+    """Prefix blocks, where the trace records them."""
+
+    times: TimeScale = DATES
+    """Unit of its times, and how it is known."""
+
+    notes: tuple[Note, ...] = ()
+    """How it was read where that is not as its format says: units, sizes of blocks, rows that were left out."""
 
     @property
     def n_requests(self) -> int:
@@ -75,61 +93,128 @@ class _BrokenLineError(Exception):
         self.key, self.message, self.allowed = key, message, allowed
 
 
+class TraceReading(NamedTuple):
+    """How a trace is to be read; what is None is found out."""
+
+    trace_format: TraceFormat = "auto"
+    time_unit: TimeUnit | None = None
+    block_tokens: int | None = None
+    skip_invalid: bool = False
+
+
+AS_FOUND = TraceReading()
+"""Everything is found out, and every row must be a request."""
+
+
 class _Request(NamedTuple):
-    """One parsed line; time in the format's own unit."""
+    """One parsed line; time in the unit of the file, of dates in nanoseconds."""
 
     time: float
+    is_date: bool
     total_tokens: int
     output_tokens: int
     hashes: list[int] | None
 
 
-def read_trace(path: Path, trace_format: TraceFormat = "auto") -> Trace:
-    """The trace in a file; `auto` takes a first line that starts with `{` for Mooncake's format.
+def read_trace(
+    path: Path,
+    trace_format: TraceFormat = "auto",
+    time_unit: TimeUnit | None = None,
+    block_tokens: int | None = None,
+    *,
+    skip_invalid: bool = False,
+) -> Trace:
+    """The trace in a file; `auto` takes a first line that starts with `{` for JSON lines in Mooncake's fields.
 
     Mooncake stamps arrivals in milliseconds on a grid of 3 s: arrivals on it are spread evenly inside their cell.
-    Azure stamps wall-clock time to 100 ns: arrivals count from the first request.
+    JSON lines that number chats and turns are in seconds, with blocks of 16 tokens. Azure stamps wall-clock time to
+    100 ns: arrivals count from the first request. Numbers that are times after 1970 in one unit only have that unit.
 
     A file is read again only where it has changed; the arrays are shared, and cannot be written.
 
+    Args:
+        path: the file.
+        trace_format: of the file.
+        time_unit: of times that are numbers; None: of the format, or as their size tells.
+        block_tokens: tokens of a prefix block [tokens]; None: of the format, or as the numbers of blocks tell.
+        skip_invalid: whether a few rows that are no requests are left out.
+
     Raises:
         InputError: naming the first line that is not text, not of the format, out of order, or whose numbers are
-            impossible. A request must have a prompt and an answer, one token each at least.
+            impossible; times that are not of such a unit, and blocks that are not of such a size. A request must have
+            a prompt and an answer, one token each at least.
     """
+    return trace_read(path, TraceReading(trace_format, time_unit, block_tokens, skip_invalid))
+
+
+def trace_read(path: Path, reading: TraceReading) -> Trace:
+    """The trace in a file, read as asked; see `read_trace`."""
     try:
         seen = path.stat()
     except OSError:
-        return _read(path, trace_format)  # says what is wrong with it
+        return _read(path, reading)  # says what is wrong with it
     if not S_ISREG(seen.st_mode):
-        return _read(path, trace_format)
-    return _known(path, trace_format, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+        return _read(path, reading)
+    return _known(path, reading, seen.st_mtime_ns, seen.st_size, seen.st_ino)
 
 
 @lru_cache(maxsize=MOST_KNOWN)
-def _known(path: Path, trace_format: TraceFormat, *_: int) -> Trace:
+def _known(path: Path, reading: TraceReading, *_: int) -> Trace:
     """A file that is read once: planning and every replication of a run ask for the same."""
-    return _read(path, trace_format)
+    return _read(path, reading)
 
 
-def _read(path: Path, trace_format: TraceFormat) -> Trace:
+def _read(path: Path, reading: TraceReading) -> Trace:
     with opened(path, "a readable trace") as file:
-        found = _trace(str(path), _lines(str(path), file), trace_format)
+        found = _trace(str(path), _lines(str(path), file), reading)
     blocks = () if found.blocks is None else (found.blocks.values, found.blocks.offsets)
     for shared in (found.arrival_s, found.total_tokens, found.output_tokens, *blocks):
         shared.setflags(write=False)
     return found
 
 
-def _trace(name: str, lines: Iterator[_Line], trace_format: TraceFormat) -> Trace:
+def _trace(name: str, lines: Iterator[_Line], reading: TraceReading) -> Trace:
     first = next(lines, None)
     if first is None:
         raise InputError(Problem(name, "", "is empty", "a trace of at least one request"))
+    trace_format = reading.trace_format
     if trace_format == "auto":
         trace_format = "mooncake" if first[1].startswith("{") else "azure"
+    rows = InvalidRows(name, are_skipped=reading.skip_invalid)
     if trace_format == "mooncake":
-        return _collected(name, chain([first], lines), _mooncake_request, _mooncake_arrival_s)
+        usual = usual_times(first[1])
+        is_chat = usual.basis == "fields"
+        sizes = _BlockSizes(reading.block_tokens, CHAT_BLOCK_TOKENS if is_chat else BLOCK_TOKENS)
+        requests = _collected(rows, chain([first], lines), sizes.request)
+        scale, arrival_s = _number_times_s(name, requests, reading.time_unit, usual)
+        return _of_requests(rows, requests, scale, arrival_s, sizes)
     _check_header(name, *first)
-    return _collected(name, lines, _azure_request, _azure_arrival_s)
+    if reading.time_unit is not None:
+        what = "is stated, and the times of this format are dates"
+        raise InputError(Problem(name, "time_unit", what, f"no {TIME_OPTION}"))
+    requests = _collected(rows, lines, _azure_request)
+    sizes = _BlockSizes(reading.block_tokens, BLOCK_TOKENS)
+    return _of_requests(rows, requests, DATES, _since_first_s(requests, DATES), sizes)
+
+
+def usual_times(line: str) -> TimeScale:
+    """The unit that JSON lines such as this one usually have."""
+    is_chat = all(f'"{field}"' in line for field in CHAT_FIELDS)
+    return TimeScale("s", "fields") if is_chat else TimeScale("ms", "format")
+
+
+def _of_requests(
+    rows: InvalidRows, requests: Sequence[_Request], scale: TimeScale, arrival_s: FloatArray, sizes: "_BlockSizes"
+) -> Trace:
+    name = rows.name
+    span_s = float(arrival_s[-1] - arrival_s[0])
+    is_fractional = any(request.time % 1 for request in requests)
+    check_pace(name, "timestamp", len(requests), span_s, scale, is_fractional=is_fractional)
+    _, _, totals, outputs, hashes = zip(*requests, strict=True)
+    block_tokens, notes = sizes.found(name, hashes[0] is not None)
+    blocks = None if hashes[0] is None else _blocks(hashes, block_tokens)
+    notes = (*scale.guess(), *notes, *rows.notes(len(requests)))
+    return Trace(name, arrival_s, np.array(totals), np.array(outputs), blocks, scale, notes)
 
 
 def _lines(name: str, file: BinaryIO) -> Iterator[_Line]:
@@ -151,12 +236,7 @@ def _lines(name: str, file: BinaryIO) -> Iterator[_Line]:
             blank = blank or number
 
 
-def _collected(
-    name: str,
-    lines: Iterable[_Line],
-    parse: Callable[[str], _Request],
-    arrival_s: Callable[[list[float]], FloatArray],
-) -> Trace:
+def _collected(rows: InvalidRows, lines: Iterable[_Line], parse: Callable[[str], _Request]) -> list[_Request]:
     requests: list[_Request] = []
     n_blocks = 0
     for number, text in lines:
@@ -165,29 +245,73 @@ def _collected(
             if requests:
                 _check_order(requests[-1], request)
         except _BrokenLineError as error:
-            raise InputError(Problem(name, error.key, error.message, error.allowed, number)) from None
+            rows.add(Problem(rows.name, error.key, error.message, error.allowed, number))
+            continue
         requests.append(request)
         n_blocks += len(request.hashes or ())
         if len(requests) > MOST_REQUESTS or n_blocks > MOST_BLOCKS:
             allowed = f"at most {MOST_REQUESTS:,} requests and {MOST_BLOCKS:,} blocks; plan for a part of it"
-            raise InputError(Problem(name, "", "is too long a trace", allowed, number))
+            raise InputError(Problem(rows.name, "", "is too long a trace", allowed, number))
+    rows.check(len(requests))
     if not requests:
-        raise InputError(Problem(name, "", "has no requests", "a trace of at least one request"))
-    times, totals, outputs, hashes = zip(*requests, strict=True)
-    blocks = None if hashes[0] is None else _blocks(hashes)
-    return Trace(name, arrival_s(list(times)), np.array(totals), np.array(outputs), blocks)
+        raise InputError(Problem(rows.name, "", "has no requests", "a trace of at least one request"))
+    return requests
 
 
 def _check_order(previous: _Request, request: _Request) -> None:
+    if request.is_date != previous.is_date:
+        raise _BrokenLineError("timestamp", "is not of the kind of the line before", "dates in all lines or in none")
     if request.time < previous.time:
         raise _BrokenLineError("timestamp", "is earlier than the line before", "requests in order of arrival")
     if (request.hashes is None) != (previous.hashes is None):
         raise _BrokenLineError("hash_ids", "is not on every line", "on all lines or on none")
 
 
-def _blocks(hashes: Sequence[list[int]]) -> Blocks:
+def _blocks(hashes: Sequence[list[int]], block_tokens: int) -> Blocks:
     offsets = np.cumsum([0, *map(len, hashes)])
-    return Blocks(np.fromiter(chain.from_iterable(hashes), np.int64, count=int(offsets[-1])), offsets)
+    values = np.fromiter(chain.from_iterable(hashes), np.int64, count=int(offsets[-1]))
+    return Blocks(values, offsets, block_tokens)
+
+
+class _BlockSizes:
+    """Sizes that the prefix blocks of all lines so far can have [tokens]."""
+
+    def __init__(self, stated: int | None, usual: int) -> None:
+        self.stated, self.usual = stated, usual
+        self.possible = LIKELY_BLOCK_TOKENS if stated is None else (stated,)
+
+    def request(self, text: str) -> _Request:
+        """The request of a line of JSON. Raises _BrokenLineError."""
+        request = _mooncake_request(text)
+        if request.hashes is not None:
+            self._narrow(len(request.hashes), request.total_tokens)
+        return request
+
+    def _narrow(self, n_ids: int, total_tokens: int) -> None:
+        left = tuple(size for size in self.possible if ceil(total_tokens / size) == n_ids)
+        if not left:
+            size = self.usual if self.usual in self.possible else self.possible[0]
+            allowed = f"{ceil(total_tokens / size)} blocks of {size} tokens for input_length {total_tokens}"
+            raise _BrokenLineError("hash_ids", f"has {n_ids} ids", f"{allowed}; {BLOCK_OPTION} says another size")
+        self.possible = left
+
+    def found(self, name: str, has_blocks: bool) -> tuple[int, tuple[Note, ...]]:
+        """The stated size, else that of the format, else the only one, and a note where it is not 512.
+
+        Raises:
+            InputError: several sizes fit, or one is stated of a trace without blocks.
+        """
+        if self.stated is not None and not has_blocks:
+            what = "is stated, and the file has no hash_ids"
+            raise InputError(Problem(name, "block_tokens", what, f"no {BLOCK_OPTION}"))
+        if self.stated is not None or not has_blocks:
+            return self.stated or self.usual, ()
+        if self.usual not in self.possible and len(self.possible) > 1:
+            what = f"has blocks of {', '.join(map(str, self.possible[:-1]))} or {self.possible[-1]} tokens"
+            raise InputError(Problem(name, "hash_ids", what, f"{BLOCK_OPTION} says which"))
+        size = self.usual if self.usual in self.possible else self.possible[0]
+        text = f"hash_ids are of blocks of {size} tokens, as their numbers fit every prompt"
+        return size, () if size == BLOCK_TOKENS else (note("block-size-read", text),)
 
 
 def _mooncake_request(text: str) -> _Request:
@@ -201,10 +325,12 @@ def _mooncake_request(text: str) -> _Request:
     if missing := [field for field in MOONCAKE_FIELDS if field not in line]:
         raise _BrokenLineError(missing[0], "is missing", "fields: " + ", ".join(MOONCAKE_FIELDS))
     time = line["timestamp"]
-    if type(time) not in (int, float) or not 0 <= time <= MAX_TIME_MS:
-        raise _BrokenLineError("timestamp", f"is {shown(time)}", "milliseconds, 0 or more")
+    if is_date := isinstance(time, str) and _WALL_CLOCK.fullmatch(time) is not None:
+        time = _wall_clock_ns("timestamp", time)
+    elif type(time) not in (int, float) or not 0 <= time <= MAX_TIME:
+        raise _BrokenLineError("timestamp", f"is {shown(time)}", "a number, 0 or more, or YYYY-MM-DD HH:MM:SS.ffffff")
     total, output = (_tokens(field, line[field]) for field in ("input_length", "output_length"))
-    return _Request(time, total, output, _hashes(line.get("hash_ids"), total))
+    return _Request(time, is_date, total, output, _hashes(line.get("hash_ids")))
 
 
 def _tokens(key: str, value: Any) -> int:
@@ -213,32 +339,42 @@ def _tokens(key: str, value: Any) -> int:
     raise _BrokenLineError(key, f"is {shown(value)}", f"a whole number from 1 to {MAX_TOKENS:,}")
 
 
-def _hashes(ids: Any, total_tokens: int) -> list[int] | None:
+def _hashes(ids: Any) -> list[int] | None:
     if ids is None:
         return None
     if not isinstance(ids, list) or not set(map(type, ids)) <= {int}:
         raise _BrokenLineError("hash_ids", "is not a list of whole numbers", "one id per block")
-    n_blocks = ceil(total_tokens / BLOCK_TOKENS)
-    if len(ids) != n_blocks:
-        allowed = f"{n_blocks} blocks of {BLOCK_TOKENS} tokens for input_length {total_tokens}"
-        raise _BrokenLineError("hash_ids", f"has {len(ids)} ids", allowed)
-    if min(ids) < MIN_ID or max(ids) > MAX_ID:
+    if ids and (min(ids) < MIN_ID or max(ids) > MAX_ID):
         raise _BrokenLineError("hash_ids", "has an id outside 64 bits", f"{MIN_ID} to {MAX_ID}")
     return ids
 
 
-def _mooncake_arrival_s(times_ms: list[float]) -> FloatArray:
-    """Seconds after the first, or after the first cell's start when all times lie on the recorder's grid.
+def _number_times_s(
+    name: str, requests: Sequence[_Request], stated: TimeUnit | None, usual: TimeScale
+) -> tuple[TimeScale, FloatArray]:
+    """The unit of times, and seconds after the first; of all on the recorder's grid, after the start of its cell.
 
-    Request k of n in a cell arrives (k + 1/2) / n of the cell after its start.
+    Request k of n in a cell arrives (k + 1/2) / n of the cell after its start. Times of one cell that differ are on no
+    grid: nothing tells so.
     """
-    times = np.array(times_ms, dtype=np.float64)
-    cells = np.rint(times / GRID_MS)
-    if (np.abs(times - cells * GRID_MS) > GRID_SLACK_MS).any():
-        return np.asarray((times - times[0]) / 1e3)
+    if requests[0].is_date:
+        if stated is not None:
+            what = "is stated, and the times are dates"
+            raise InputError(Problem(name, "time_unit", what, f"no {TIME_OPTION}"))
+        return DATES, _since_first_s(requests, DATES)
+    scale = time_scale(name, "timestamp", requests[0].time, stated, usual)
+    times = np.array([float(request.time) for request in requests]) * scale.seconds
+    cells = np.rint(times / GRID_S)
+    is_off = (np.abs(times - cells * GRID_S) > GRID_SLACK_S).any() or (cells[0] == cells[-1] and times[0] != times[-1])
+    if is_off:
+        return scale, _since_first_s(requests, scale)
     _, start, cell, n = np.unique(cells, return_index=True, return_inverse=True, return_counts=True)
     within = (np.arange(times.size) - start[cell] + 0.5) / n[cell]
-    return np.asarray((cells - cells[0] + within) * GRID_MS / 1e3)
+    return scale, np.asarray((cells - cells[0] + within) * GRID_S)
+
+
+def _since_first_s(requests: Sequence[_Request], scale: TimeScale) -> FloatArray:
+    return np.array([(request.time - requests[0].time) * scale.seconds for request in requests])
 
 
 def _check_header(name: str, number: int, text: str) -> None:
@@ -259,9 +395,9 @@ def _azure_request(text: str) -> _Request:
     if len(cells) != len(AZURE_COLUMNS):
         raise _BrokenLineError("", f"has {len(cells)} columns", ",".join(AZURE_COLUMNS))
     time, total, output = cells
-    return _Request(
-        _wall_clock_ns(time), _tokens(AZURE_COLUMNS[1], _whole(total)), _tokens(AZURE_COLUMNS[2], _whole(output)), None
-    )
+    key, *lengths = AZURE_COLUMNS
+    prompt, answer = (_tokens(column, _whole(cell)) for column, cell in zip(lengths, (total, output), strict=True))
+    return _Request(_wall_clock_ns(key, time), True, prompt, answer, None)
 
 
 def _whole(text: str) -> int | str:
@@ -272,7 +408,7 @@ def _whole(text: str) -> int | str:
 _WALL_CLOCK = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 
 
-def _wall_clock_ns(text: str) -> int:
+def _wall_clock_ns(key: str, text: str) -> int:
     """Nanoseconds after 1970, of a time that is UTC unless it says otherwise."""
     match = _WALL_CLOCK.fullmatch(text)
     try:
@@ -280,14 +416,10 @@ def _wall_clock_ns(text: str) -> int:
     except (ValueError, OverflowError):
         seconds = None
     if match is None or seconds is None:
-        raise _BrokenLineError(AZURE_COLUMNS[0], f"is {shown(text)}", "YYYY-MM-DD HH:MM:SS.fffffff")
+        raise _BrokenLineError(key, f"is {shown(text)}", "YYYY-MM-DD HH:MM:SS.fffffff")
     return seconds * 10**9 + int((match[2] or "").ljust(9, "0"))
 
 
 @lru_cache(maxsize=16)
 def _epoch_s(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp())
-
-
-def _azure_arrival_s(times_ns: list[float]) -> FloatArray:
-    return np.array([(time - times_ns[0]) / 1e9 for time in times_ns])

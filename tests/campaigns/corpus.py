@@ -142,7 +142,7 @@ def _points() -> list[Case]:
     ):
         more = ("--model", "qwen3-32b", "--hardware", "h200-sxm", "--precision", "bf16", "--accelerators", "8")
         found.append(Case({"points": content}, ("fidelity", "points", *more, "--out", "out.csv"), "points"))
-        calibrate = ("calibrate", "points", "--stack", "mine", "--out", "mine.toml", *more)
+        calibrate = ("calibrate", "points", "--stack", "mine", "--out", "mine.toml", "--force", *more)
         found.append(Case({"points": content}, calibrate, "points"))
     return found
 
@@ -193,7 +193,7 @@ def _options() -> list[Case]:
     for name, value in (("--stack", "vllm"), ("--precision", "fp8"), ("--mode", "agg"), ("--tp-size", "4")):
         found.append(Case(points, ("fidelity", "points", name, value), 3))
     for name, value in (("--source", "Makers"), ("--chunk-tokens", "8192"), ("--memory-fraction", "0.9")):
-        start = ("calibrate", "points", "--stack", "mine", "--out", "mine.toml")
+        start = ("calibrate", "points", "--stack", "mine", "--out", "mine.toml", "--force")
         found.append(Case(points, (*start, name, value), len(start) + 1))
     for arguments in (
         ("profiles", "show", "h200-sxm"),

@@ -187,8 +187,10 @@ def moved(data: Any, rng: Random) -> Any:
     data = deepcopy(data)
     places = [(holder, key) for holder, key in _places(data) if type(holder[key]) in (int, float)]
     for holder, key in rng.sample(places, min(len(places), rng.choice((1, 1, 2, 4)))):
-        value = rng.choice((holder[key] * rng.choice((0.001, 0.1, 0.5, 2, 10, 1e3, 1e6)), rng.choice(MILD)))
-        holder[key] = round(value) if isinstance(holder[key], int) else float(value)
+        factor, other = rng.choice((0.001, 0.1, 0.5, 2, 10, 1e3, 1e6)), rng.choice(MILD)
+        with suppress(OverflowError, ValueError):  # a number that is hostile already stays as it is
+            value = rng.choice((holder[key] * factor, other))
+            holder[key] = round(value) if isinstance(holder[key], int) else float(value)
     return data
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError, Problem
-from planner.executor.code_cache import told_of_compiling
+from planner.executor.compilation import load_or_compile
 from planner.executor.engine.records import (
     DROPPED,
     FAULT,
@@ -173,10 +173,10 @@ def engine_run(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instanc
     loop = np.zeros(1, LOOP)
     loop["is_open"], loop["max_retries"] = load.concurrency is None, load.max_retries
     empty_lists(loop, "adrift")
-    with told_of_compiling("engine" if e.extras is None else "engine-faults", start, advance, about_s=COMPILED_S):
-        start(e, loop, min(load.concurrency or 0, len(e.requests)))
-        while advance(e, loop, SLICE):
-            pass
+    load_or_compile({start: (e, loop, 0), advance: (e, loop, SLICE)}, COMPILED_S)
+    start(e, loop, min(load.concurrency or 0, len(e.requests)))
+    while advance(e, loop, SLICE):
+        pass
     return _found(e)
 
 

@@ -50,6 +50,7 @@ REQUEST = np.dtype(
         ("cached_tokens", "i4"),
         ("output_tokens", "i4"),
         ("luck_tokens", "i4"),  # more to decode, or fewer, than it has: drafts are accepted by chance
+        ("trace_row", "i4"),  # of its class's trace
         ("request_class", "i2"),
         ("state", "i1"),
         ("n_retries", "i1"),

@@ -25,6 +25,7 @@ from planner.optimizer.evaluation import PER_MILLION, latency_of
 from planner.optimizer.home import beyond_stock, decoding_sites
 from planner.optimizer.problem import LARGEST_POOL, Problem
 from planner.results import AtBest, Baseline, Cost, Fleet, Latency, PoolPlan
+from planner.ties import largest_first
 from planner.units import SECONDS_PER_HOUR
 
 COLOCATED = ("cheapest-colocated", "equal-bill-colocated", "colocated")
@@ -166,7 +167,10 @@ def _maker(problem: Problem, plan: Fleet, promise: Promise, name: str) -> Maker 
 
     def for_the_bill(one: ColocatedInstance, best: _Sized | None) -> _Sized:
         usd = (one.usd_per_hour or 0.0) + one.busy_usd_per_hour
-        return _serving(problem, promise, one, floor((bill or 0.0) / usd + ROUNDING), best)
+        n = floor((bill or 0.0) / usd + ROUNDING)
+        if n >= LARGEST_POOL:
+            raise UndecidedError(f"the bill pays for {n:,} instances, and fleets of {LARGEST_POOL:,} are not planned")
+        return _serving(problem, promise, one, n, best)
 
     def cheapest(one: ColocatedInstance, best: _Sized | None) -> _Sized:
         fewer = ceil(best.n * best.one.n_accelerators / one.n_accelerators) - 1 if best else LARGEST_POOL
@@ -202,8 +206,7 @@ def _serving(problem: Problem, promise: Promise, one: ColocatedInstance, n: int,
 
 def _best(instances: Sequence[ColocatedInstance], made: Maker, n_tried: int = 2) -> _Sized:
     """The fleet that serves most for its accelerators, of so many ways that can be sized; raises as makers do."""
-    # Ways as good but for rounding keep their order, so that the answer is the same on every machine.
-    ranked = sorted(instances, key=lambda one: -float(f"{one.capacity_req_per_s / one.n_accelerators:.9g}"))
+    ranked = largest_first(instances, lambda one: one.capacity_req_per_s / one.n_accelerators)
     found: list[_Sized] = []
     errors: list[InfeasibleError] = []
     for one in ranked:

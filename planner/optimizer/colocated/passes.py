@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 
-from planner.queueing import PassLoop, Prompts
+from planner.queueing import Held, PassLoop, Preemption, Prompts, preemption_when_full
 from planner.queueing.colocated import PassSeconds
 from planner.queueing.erlang import Floats
 from planner.roofline import (
@@ -15,10 +15,13 @@ from planner.roofline import (
     InstanceRates,
     MeanRequest,
     RequestKinds,
+    ServedModel,
     held_dispersion,
+    linear_memory,
     mixed_passes,
     most_held,
 )
+from planner.ties import first_largest
 
 TOKENS_PER_PASS = (8192, 2048, 512)
 """Tried: of a stack those below its own; of measured curves, which say nothing of it, all."""
@@ -74,7 +77,11 @@ def roofline_load(
     passes = mixed_passes(served, _in_passes(prompts, everyone), most)
     budget = float(served.chunk_tokens * served.n_places)
     dispersion = held_dispersion(everyone, engine.reserves_output) if most == held else 1.0
-    loop = PassLoop(_scaled(passes, factor), budget, len(passes.decode_s) - 1, engine.is_prefill_first, dispersion)
+    # A cache that came from elsewhere is not sent for once more: its whole prompt is computed where it gave way.
+    again = replace(everyone, cached_tokens=None) if prompts is None else everyone
+    gives_way = preemption_of(served, again, engine.reserves_output) if most == held else None
+    limits = (budget, len(passes.decode_s) - 1, engine.is_prefill_first, dispersion, gives_way)
+    loop = PassLoop(_scaled(passes, factor), *limits)
     if prompts is None:
         none = Prompts(nothing, np.ones(1), nothing, everyone.output_tokens, everyone.output_scv)
         return Load(multiple, loop, none, 0.0)
@@ -84,6 +91,23 @@ def roofline_load(
     weights, answers = prompts.weights, (everyone.output_tokens, everyone.output_scv)
     asked = Prompts(prompts.new_tokens, weights, factor * alone_s, *answers)
     return Load(multiple, loop, asked, factor * float(before_s @ weights))
+
+
+def preemption_of(served: ServedModel, requests: RequestKinds, reserves_output: bool) -> Preemption | None:
+    """What gives way on an instance whose memory is kept full; None where nothing does.
+
+    Args:
+        served: the model on an instance.
+        requests: what is held.
+        reserves_output: whether memory is taken for the whole answer at once: then nothing gives way.
+    """
+    if reserves_output or requests.output_tokens <= 1:
+        return None
+    lengths = max(requests.tokens.min() / 2, 1.0), requests.tokens.max() + requests.output_tokens
+    room, fixed = linear_memory(served, *lengths)
+    answers = requests.output_tokens, requests.output_scv
+    held = Held(fixed + requests.tokens, requests.new_tokens, requests.weights, *answers)
+    return preemption_when_full(held, room).over(served.n_places)
 
 
 def _in_passes(prompts: RequestKinds | None, everyone: RequestKinds) -> MeanRequest:
@@ -183,7 +207,7 @@ def even_loads(prefill: InstanceRates, decode: InstanceRates, loads: Loads, tpot
 
 
 def _even_tokens(passes: PassSeconds, prompts: Prompts, most: int, tpot_s: float) -> float:
-    """Tokens of passes that all carry equal parts of prompts, at the batch that serves most.
+    """Tokens of passes that all carry equal parts of prompts, at the smallest batch that serves most.
 
     Equation:
         B (1 + n / (L - 1)) at the B that maximises B / ((L - 1) max(s(B), c n B / (L - 1)))
@@ -193,4 +217,4 @@ def _even_tokens(passes: PassSeconds, prompts: Prompts, most: int, tpot_s: float
     batch, per_step = np.arange(1.0, most + 1), prompts.mean_tokens / prompts.decoded_tokens
     seconds = passes(per_step * batch, batch)
     rate = np.where(seconds <= tpot_s, batch / seconds, 0.0)
-    return float(batch[np.argmax(rate)]) * (1.0 + per_step)
+    return float(batch[first_largest(rate)]) * (1.0 + per_step)

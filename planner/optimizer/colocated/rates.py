@@ -18,6 +18,7 @@ from planner.queueing import (
     Ttft,
     colocated_capacity_req_per_s,
     colocated_queue,
+    kept_full,
     steady_pass_s,
 )
 
@@ -218,5 +219,7 @@ def full_tpot_s(load: Load, tpot_s: float | None) -> float | None:
     seconds = steady_pass_s(load.loop, load.prompts, batch)
     rate = batch / (load.prompts.decoded_tokens * seconds)
     most = colocated_capacity_req_per_s(load.loop, load.prompts, limit_s)
+    if load.loop.preemption is not None and (kept := kept_full(load.loop, load.prompts))[0] <= most:
+        return kept[1]
     reached = np.flatnonzero((rate >= most * (1 - 1e-3)) & (seconds <= limit_s))
     return float(seconds[reached[0]]) if len(reached) else None

@@ -23,6 +23,7 @@ import numpy as np
 
 from planner.optimizer.network.block_structure import Floats, Indices, block_program, blocks_of, matrix_of
 from planner.optimizer.network.rows import Rows
+from planner.ties import largest_first
 
 if TYPE_CHECKING:
     import highspy
@@ -135,7 +136,7 @@ class _Block:
             return next((solution for solution in relaxed if solution is not None), None)
         if is_fixed:
             found = [solution for solution in relaxed if solution is not None]
-            return min(found, key=lambda solution: float(np.array(self.integer.rows.costs) @ solution), default=None)
+            return next(iter(largest_first(found, lambda one: -float(np.array(self.integer.rows.costs) @ one))), None)
         return self._cheapest(columns, options, list(relaxed), limits)
 
     @cached_property
@@ -158,7 +159,7 @@ class _Block:
         """The cheapest integer solution over the options: none costs less than its relaxation."""
         costs, best, cost = np.array(self.integer.rows.costs), None, np.inf
         least = [np.inf if solution is None else float(costs @ solution) for solution in relaxed]
-        for k in np.argsort(least, kind="stable"):
+        for k in largest_first(range(len(least)), lambda k: -least[k]):
             if least[k] >= (1 - self.integer.gap) * cost:
                 break
             solution = self.integer.solution(limits, columns, options[k])

@@ -34,6 +34,7 @@ from planner.optimizer.problem import Arc, Problem
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.queueing import late_fraction
+from planner.ties import largest
 
 TOLERANCE = 1e-9
 Sizes = tuple[int, ...]
@@ -234,9 +235,9 @@ class LocalSearch:
             gains = [
                 ((violation - self._violation(f)) / max(self._usd[i], TOLERANCE), f) for i, f in self._larger(candidate)
             ]
-            gain, candidate = max(gains, key=lambda item: item[0], default=(0.0, candidate))
-            if gain <= 0:
+            if not gains or (best := largest(gains, lambda item: item[0]))[0] <= 0:
                 return None
+            candidate = best[1]
         return None
 
     def is_feasible(self, candidate: CandidatePlan) -> bool:

@@ -16,6 +16,7 @@ from planner.optimizer.problem import PoolSpec, Problem, Situation
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.results import Bottleneck, PlannedAgain
+from planner.ties import SOLVED, largest_first
 
 NO_WORTH = 1e-6
 """Change of the objective, as a part of it, below which a limit does not bind."""
@@ -53,8 +54,8 @@ def network_bottlenecks(
     found: list[tuple[Bottleneck, RaisedLimit, Problem]] = []
     for base, changes in _changes(problem, solution):
         found += _prices(base, solution, changes, deadline)
-    confirmed = _confirmed(found, solution, limit_s)
-    return tuple(sorted(confirmed, key=lambda b: (b.unit.split(" per ")[0] != "USD/h", -abs(b.shadow_price))))
+    confirmed = largest_first(_confirmed(found, solution, limit_s), lambda b: abs(b.shadow_price), SOLVED)
+    return tuple(sorted(confirmed, key=lambda b: b.unit.split(" per ")[0] != "USD/h"))
 
 
 def _changes(problem: Problem, solution: Solution) -> Iterator[tuple[Problem, Iterable[RaisedLimit]]]:

@@ -27,6 +27,7 @@ from planner.optimizer.network.refinement import finest_cells, segments_around
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.problem import Situation
 from planner.optimizer.settings import SETTINGS
+from planner.ties import SOLVED, largest_first
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Relaxation:
     def binding_periods(self) -> list[Situation]:
         """Periods whose prefill capacity has a price, the highest price first."""
         period_prices = self.period_prices()
-        order = np.argsort(-period_prices, kind="stable")
+        order = largest_first(range(len(period_prices)), lambda s: float(period_prices[s]), SOLVED)
         return [
             self.program.spec.situations[s]
             for s in order

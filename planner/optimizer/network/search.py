@@ -39,6 +39,7 @@ from planner.optimizer.network.spare_instances import with_one_more_each
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import GAP_TARGET, Solution
+from planner.ties import first_largest
 
 TINY = 1e-7
 
@@ -346,5 +347,5 @@ def peak_situations(problem: Problem) -> list[Situation]:
     rates = np.array([demand.req_per_s for demand in problem.demands])
     models = [problem.classes[demand.request_class].model for demand in problem.demands]
     sums = [rates[[m == served for m in models]].sum(axis=0) for served in dict.fromkeys(models)]
-    peaks = {int(np.argmax(row)) for row in (*rates, *sums, rates.sum(axis=0))}
+    peaks = {first_largest(row) for row in (*rates, *sums, rates.sum(axis=0))}
     return [Situation(p) for p in sorted(peaks)]

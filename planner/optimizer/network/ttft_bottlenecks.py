@@ -20,6 +20,7 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.results import Bottleneck, PlannedAgain
+from planner.ties import SOLVED, largest_first
 
 FIRST_STEP = 2 * GAP
 """First part to take off the attained TTFT: smaller gains are within the gap of both."""
@@ -69,7 +70,7 @@ def ttft_bottlenecks(problem: Problem, found: Solution, limit_s: float) -> tuple
                     planned_again=PlannedAgain(n_more=step.n_more, least=least_s, most=most_s),
                 )
             )
-    return tuple(sorted(prices, key=lambda b: -(b.planned_again.most if b.planned_again else 0.0)))
+    return tuple(largest_first(prices, lambda b: b.planned_again.most if b.planned_again else 0.0, SOLVED))
 
 
 def _steps(problem: Problem, found: Solution) -> Iterator[_Step]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from planner.notes import Note, note
 from planner.optimizer.colocated.doubted import by_run_alone
 from planner.optimizer.context import context_notes
-from planner.optimizer.disaggregation import apart_instead
+from planner.optimizer.disaggregation import apart_instead, without_bursts
 from planner.optimizer.infeasibility import infeasible
 from planner.optimizer.problem import ClassSpec
 from planner.optimizer.served import served_models
@@ -18,7 +18,7 @@ from planner.optimizer.together.planned import Together, bottlenecks, together
 from planner.optimizer.together.question import question_of
 from planner.optimizer.verdict import verdict
 from planner.results import Plan
-from planner.scenario import Scenario
+from planner.scenario import Scenario, question_notes
 from planner.units import number, percent
 
 PLAN_PART, BASELINES_PART, SPARE_PART = 0.6, 0.6, 0.4
@@ -70,7 +70,7 @@ def together_explained(found: Together, time_limit_s: float) -> Explained:
     fleet, best = found.fleet, found.best
     others = compared(found, fleet, TimeLimit.of(limit.part_s(BASELINES_PART)).deadline)
     said = verdict(scenario, found.question.classes, fleet, best.gap, others)
-    apart = apart_instead(scenario, fleet, best.gap, others)
+    apart, uneven = without_bursts(scenario, apart_instead(scenario, fleet, best.gap, others))
     spare = spare_notes(scenario, found.question.classes, fleet, TimeLimit.of(limit.part_s(SPARE_PART)).deadline)
     plan = Plan(
         **dict(fleet),
@@ -89,7 +89,7 @@ def together_explained(found: Together, time_limit_s: float) -> Explained:
         baselines=others.others,
         free_routing=None,
         sweep=None,
-        notes=(*_notes(found), *spare, *others.notes),
+        notes=(*_notes(found), *uneven, *spare, *others.notes),
     )
     return Explained(plan, found)
 
@@ -117,6 +117,7 @@ def _notes(found: Together) -> Iterator[Note]:
     sizes = sorted({way.tokens_per_pass for way in question.ways})
     if len(sizes) > 1:
         yield note("passes-considered", f"passes of {', '.join(map(str, sizes))} tokens were compared")
+    yield from question_notes(question.scenario)
     for spec in question.classes:
         yield from context_notes(question.scenario, spec.name, spec.mix)
     for pool in fleet.pools:

@@ -16,6 +16,7 @@ from planner.optimizer.together.within_means import HighestRateOf
 from planner.queueing import JoinedQueue, Ttft
 from planner.results import Bottleneck, Fleet
 from planner.scenario import Scenario
+from planner.ties import SOLVED, largest_first
 
 NO_GAIN = 1e-5
 TIMED_GAIN = 8e-3
@@ -155,7 +156,7 @@ def bottlenecks(found: Together) -> tuple[Bottleneck, ...]:
         most = _most(found.question, other, larger)
         if most is not None and most > base * (1 + (TIMED_GAIN if is_timed else NO_GAIN)):
             worth.append(Bottleneck(constraint=key, shadow_price=most - base, unit=unit))
-    return tuple(sorted(worth, key=lambda one: -one.shadow_price))
+    return tuple(largest_first(worth, lambda one: one.shadow_price, SOLVED))
 
 
 def _most(question: Question, pairing: Pairing, sizes: Sizes) -> float | None:

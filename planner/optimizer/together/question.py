@@ -20,6 +20,7 @@ from planner.optimizer.resolution import (
     pool_rates,
     pool_spec,
     site_inventories,
+    unlimited_size,
 )
 from planner.optimizer.service_times import check_memory, times_basis
 from planner.roofline import ColocatedEngine, InstanceRates, Setup, colocated_engine, kv_bytes_curve
@@ -231,6 +232,5 @@ def _limited(problem: Problem, spec: PoolSpec) -> PoolSpec:
     if scenario.budget_usd_per_hour is not None and spec.usd_per_hour:
         limits.append(int(scenario.budget_usd_per_hour / spec.usd_per_hour + 1e-9))
     if min(limits) >= LARGEST_POOL and not problem.is_min_cost:
-        what = "nothing limits its size"
-        raise InputError(scenario.problem(("pools", spec.key), what, "max_instances, an inventory or a budget"))
+        raise InputError(unlimited_size(scenario, spec.key))
     return replace(spec, max_instances=min(limits))

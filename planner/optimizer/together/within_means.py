@@ -10,6 +10,7 @@ from planner.optimizer.colocated.rates import BUSIEST
 from planner.optimizer.problem import PoolSpec
 from planner.optimizer.together.aims import FINE_GAP, ROUNDING, STEPS, TIMED_GAP, Aim, Found, bundles
 from planner.optimizer.together.pairing import Pairing, Sizes, Span
+from planner.ties import exceeds, largest_first
 from planner.units import bytes_per_s
 
 
@@ -25,6 +26,10 @@ class _OfMeans(Aim):
         found = pairing._known[key]
         assert isinstance(found, list)
         return found
+
+    def _ranked(self, pairing: Pairing, span: Span) -> list[Sizes]:
+        """Fleets, that with the highest capacity first."""
+        return largest_first(self.fleets(pairing), lambda one: self.capacity(pairing, one, span))
 
     def _fleets(self, pairing: Pairing) -> Iterator[Sizes]:
         budget, home = self.question.scenario.budget_usd_per_hour, pairing.colocated
@@ -72,10 +77,10 @@ class HighestRate(_OfMeans):
 
     def best(self, pairing: Pairing, span: Span, below: float) -> Found | None:
         found: Found | None = None
-        ranked = sorted((-self.capacity(pairing, one, span), one) for one in self.fleets(pairing))
-        for value, sizes in ranked:
+        for sizes in self._ranked(pairing, span):
+            value = -self.capacity(pairing, sizes, span)
             least = below if found is None else found.value
-            if value >= least or value >= 0:
+            if value >= 0 or not exceeds(-value, -least):
                 break
             rate = -value if not self.is_timed else self._kept(pairing, sizes, span, (-least, -value))
             if rate is not None:
@@ -84,8 +89,7 @@ class HighestRate(_OfMeans):
 
     def cut(self, pairing: Pairing, span: Span) -> float:
         """Where the fleet that may serve most would balance, by work between the ends."""
-        fleets = self.fleets(pairing)
-        one = max(fleets, key=lambda one: self.capacity(pairing, one, span))
+        one = self._ranked(pairing, span)[0]
         cells = [1 / max(pairing.batch(t).capacity_req_per_s, 1e-300) for t in span]
         work, sent = ([f(t) for t in span] for f in (pairing.prefill_s, pairing.sent_bytes))
         bandwidth = bytes_per_s(pairing.gbps(one))
@@ -189,8 +193,7 @@ class SoonestToken(_OfMeans):
 
     def best(self, pairing: Pairing, span: Span, below: float) -> Found | None:
         found: Found | None = None
-        able = [one for one in self.fleets(pairing) if self._serves(pairing, one, span)]
-        for sizes in sorted(able, key=lambda one: -self.capacity(pairing, one, span)):
+        for sizes in (one for one in self._ranked(pairing, span) if self._serves(pairing, one, span)):
             least = below if found is None else found.value
             value = self._ttft_s(pairing, sizes, span, least)
             if value is not None:

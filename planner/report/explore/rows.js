@@ -140,7 +140,8 @@ function executedRows() {
     predicted: Object.entries(kinds).flatMap(([key, [name]]) =>
       series[key].map((seconds, i) => ({ name, load: series.loads[i], seconds }))),
     executed: Object.values(kinds).flatMap(([name, field]) => DATA.executed.loads.map((at) => ({
-      name, load: at.load, seconds: at[field].executed, low: at[field].ci_low, high: at[field].ci_high,
+      name, load: at.load, seconds: at[field].executed,
+      low: at[field].ci_low ?? at[field].executed, high: at[field].ci_high ?? at[field].executed,
       predicted: at[field].predicted }))),
   };
 }

@@ -46,21 +46,35 @@ class Standing:
     """Pools that the file does not name: none of them stands."""
 
 
-def standing_fleet(path: Path, problem: Problem) -> Standing:
-    """The fleet of a file.
+@dataclass(frozen=True)
+class StatedFleet:
+    """The fleet that stands, as a file states it; the file is read once."""
+
+    file: Document
+    fleet: FleetFile
+
+
+def stated_fleet(path: Path) -> StatedFleet:
+    """The fleet of a TOML or JSON file. Raises InputError where the file is unreadable, or states none."""
+    text = read_text(path)
+    is_json = path.suffix == ".json" or (path.suffix != ".toml" and text.lstrip()[:1] == "{")
+    file = JsonFile(str(path), text, ALLOWED) if is_json else TomlFile(str(path), text)
+    if isinstance(file.data, Mapping) and file.data.get("schema") == PLAN:
+        return StatedFleet(file, _of_plan(plan_from(text, str(path))))
+    return StatedFleet(file, file.record(FleetFile, _nested(file)))
+
+
+def standing_fleet(named: StatedFleet, problem: Problem) -> Standing:
+    """The fleet of a file in the terms of a question.
 
     Args:
-        path: a TOML or JSON file.
+        named: what the file states.
         problem: the question, whose pools and links the file names.
 
     Raises:
-        InputError: the file is unreadable, or names what the question does not have.
+        InputError: the file names what the question does not have.
     """
-    file = _document(path)
-    if isinstance(file.data, Mapping) and file.data.get("schema") == PLAN:
-        stated = _of_plan(plan_from(read_text(path), str(path)))
-    else:
-        stated = file.record(FleetFile, _nested(file))
+    file, stated = named.file, named.fleet
     pools = [pool.name for pool in problem.pools]
     links = [link.name for link in problem.links]
     table = ("pools",) if isinstance(file.data, Mapping) and "pools" in file.data else ()
@@ -78,12 +92,6 @@ def standing_fleet(path: Path, problem: Problem) -> Standing:
         threshold_tokens=stated.threshold_tokens,
         unnamed=tuple(name for name in pools if name not in stated.pools),
     )
-
-
-def _document(path: Path) -> Document:
-    text = read_text(path)
-    is_json = path.suffix == ".json" or (path.suffix != ".toml" and text.lstrip()[:1] == "{")
-    return JsonFile(str(path), text, ALLOWED) if is_json else TomlFile(str(path), text)
 
 
 def _nested(file: Document) -> dict[str, Any]:

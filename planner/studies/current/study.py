@@ -11,12 +11,12 @@ from typing import Any
 from planner.errors import InputError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer import Problem, planning_problem, searched, shadow_prices, within
+from planner.optimizer import Problem, planning_problem, posed, searched, shadow_prices, within
 from planner.optimizer.problem import PoolSpec
 from planner.optimizer.schedule import schedule_of
 from planner.results import Bottleneck, Current, Fleet, Order, Plan, PoolSchedule, Step, WayOn
 from planner.scenario import Scenario
-from planner.studies.current.fleet_file import Standing, ports_of, standing_fleet
+from planner.studies.current.fleet_file import Standing, StatedFleet, ports_of, standing_fleet
 from planner.studies.current.growth import day_after, months_until
 from planner.studies.current.order import Sizes
 from planner.studies.current.runs import step_run
@@ -34,8 +34,8 @@ Say = Callable[[str], None]
 class Asked:
     """What is asked of the fleet that stands."""
 
-    path: Path
-    """The file that states it."""
+    stated: StatedFleet
+    """The file that states it, read."""
     time_limit_s: float = 60.0
     runs: RunQuestion | None = None
     """How long each step is run where a latency is promised; None: steps are predicted."""
@@ -62,7 +62,7 @@ def current_fleet(
     say(f"{scenario.name}: what stands")
     problem = planning_problem(scenario, data_dirs)
     _check_roles(problem)
-    standing = standing_fleet(asked.path, problem)
+    standing = standing_fleet(asked.stated, problem)
     fleets = Fleets(problem, monotonic() + asked.time_limit_s)
     sizes, ports = _sizes_of(problem, plan)
     begin_ports = standing.ports or ports
@@ -85,6 +85,23 @@ def current_fleet(
         optimum=optimum,
         notes=tuple(_notes(fleets, standing, plan, change is None)),
     )
+
+
+def check_fleet(scenario: Scenario, stated: StatedFleet, data_dirs: Sequence[Path] = ()) -> None:
+    """Say before any plan is sought what is wrong with the fleet that stands.
+
+    Args:
+        scenario: the question.
+        stated: the file that states the fleet.
+        data_dirs: folders in which traces are looked for.
+
+    Raises:
+        InputError: the file names what the question does not have, or instances change roles.
+        InfeasibleError: no plan can be asked of the scenario.
+    """
+    problem = posed(scenario, data_dirs)
+    _check_roles(problem)
+    standing_fleet(stated, problem)
 
 
 def _check_roles(problem: Problem) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from planner.results import CaseFront, Front, FrontPoint
 from planner.results.explorer import Tables
 from planner.studies.explore.combination import Knobs, highest_req_per_s, usd_per_hour
+from planner.ties import first_largest
 
 MOST_FLEETS = 20_000
 WIDER = 2.0
@@ -30,7 +31,7 @@ def reachable_front(tables: Tables, percentile: float) -> CaseFront | None:
     for link in tables.links:
         each = np.array(link.gbps_per_req_per_s)
         rates = np.minimum(rates, np.where(each > 0, link.capacity_gbps / np.where(each > 0, each, 1.0), np.inf))
-    best = np.argmax(rates, axis=1)
+    best = [first_largest(row) for row in rates]
     found, most = [], 0.0
     knobs = [Knobs(tuple(map(int, s)), tables.fine_tokens[t], 1.0) for s, t in zip(sizes, best, strict=True)]
     at_most = [k._replace(req_per_s=highest_req_per_s(tables, k)) for k in knobs]

@@ -1,13 +1,14 @@
 """Predictions of measured serving points, scored."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 
-from planner.errors import InputError
+from planner.errors import InputError, Problem
 from planner.notes import Note, note
-from planner.profiles import StackProfile, stack_profile
+from planner.profiles import Kind, StackProfile, namesake_note, stack_profile
 from planner.profiles.points import ServingPoint
 from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.roofline import Stack, best_stack, stack, versioned
@@ -40,6 +41,7 @@ def fidelity(
         InputError: stack_name is no known stack.
     """
     cases, refused = cases_of(points)
+    _check_names(cases)
     predicted = _predictions(cases, _stack_chooser(stack_name, profile))
     order = {id(point): index for index, point in enumerate(points)}
     rows = [_row(order[id(case.point)], case, *predicted[index]) for index, case in enumerate(cases)]
@@ -54,7 +56,7 @@ def fidelity(
         tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows),
         groups=_groups(rows, modes),
         refused=_refusals(refused),
-        notes=_notes(cases),
+        notes=(*_notes(cases), *_profile_notes(points, stack_name)),
         points=tuple(rows),
     )
 
@@ -197,6 +199,32 @@ def _notes(cases: Sequence[Case]) -> tuple[Note, ...]:
     """What is to be known of how rows were read, each once with how many rows it is of."""
     counts = Counter(case.note for case in cases if case.note)
     return tuple(note("point-precision", f"{text} ({n:,} point{'s' * (n > 1)})") for text, n in sorted(counts.items()))
+
+
+def _check_names(cases: Sequence[Case]) -> None:
+    """Raises InputError where two files of one name are compared: cases are told apart by the names of profiles."""
+    owners: dict[tuple[str, str], tuple[str, object]] = {}
+    for case in cases:
+        for kind, stated, found in (
+            ("model", case.point.model, case.model),
+            ("hardware", case.point.hardware, case.hardware),
+        ):
+            first, other = owners.setdefault((kind, found.name), (stated, found))
+            if other is not found and other != found:
+                what = f"and {first} are two {kind} profiles of the name {found.name}"
+                raise InputError(Problem(stated, "", what, "names of their own"))
+
+
+def _profile_notes(points: Sequence[ServingPoint], stack_name: str | None) -> Iterator[Note]:
+    """Profiles given by path that have names of the catalogue."""
+    named: list[tuple[str, Kind]] = []
+    for point in points:
+        named += [(point.model, "model"), (point.hardware, "hardware")]
+    if stack_name is not None:
+        named.append((stack_name, "stack"))
+    for name, kind in dict.fromkeys(named):
+        with suppress(InputError):  # told of its points
+            yield from namesake_note(name, kind)
 
 
 def _refusals(refused: Sequence[Refusal]) -> tuple[RefusedPoints, ...]:

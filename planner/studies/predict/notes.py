@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from planner.errors import InputError
 from planner.notes import Note, note
+from planner.profiles import Kind, namesake_note
 from planner.profiles.stack import Calibration
 from planner.results.prediction import PrefillPrediction
 from planner.roofline import emulation
+from planner.roofline.formats import checkpoint_cache_notes
 from planner.studies.predict.memory import WORTH_HAVING, fewest_accelerators
 from planner.studies.predict.question import Instance
 from planner.studies.predict.seconds import Phase, beyond_calibration, calibration_of
@@ -60,6 +62,7 @@ def prompt_notes(
 def notes(asked: Instance) -> Iterator[Note]:
     """Notes on the question itself; those on where seconds come from are made with them."""
     yield from _size_notes(asked)
+    yield from _profile_notes(asked)
     yield from _format_notes(asked)
     yield from _context_notes(asked)
     yield from _stack_notes(asked)
@@ -85,6 +88,7 @@ def notes(asked: Instance) -> Iterator[Note]:
             "cache-format-of-stack",
             f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)",
         )
+    yield from checkpoint_cache_notes(asked.model, asked.question.kv_precision, "--kv-precision")
 
 
 def _size_notes(asked: Instance) -> Iterator[Note]:
@@ -95,6 +99,15 @@ def _size_notes(asked: Instance) -> Iterator[Note]:
             f"an instance of {asked.n_accelerators}, since no other size is stated; {n} would hold the model with the "
             f"longest prompt asked for and a batch of {WORTH_HAVING} (--accelerators {n})",
         )
+
+
+def _profile_notes(asked: Instance) -> Iterator[Note]:
+    """Profiles given by path that have names of the catalogue."""
+    stated = asked.question
+    names: list[tuple[str | None, Kind]] = [(stated.model, "model"), (stated.hardware, "hardware")]
+    for name, kind in (*names, (stated.stack, "stack"), (stated.drafts.draft_model, "model")):
+        if name is not None:
+            yield from namesake_note(name, kind)
 
 
 def _context_notes(asked: Instance) -> Iterator[Note]:

@@ -59,6 +59,8 @@ class Chosen:
     predicted: Predicted
     executed: Executed | None = None
     seed: int | None = None
+    undecided: tuple[int, ...] = ()
+    """Fewer instances whose runs do not tell whether they keep the promises."""
 
 
 def predicted(question: SizeQuestion, way: ColocatedWay, n_instances: int) -> Predicted:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import Outcome, loaded_ttft, outcome
+from planner.profiles import HardwareProfile
 from planner.profiles.toml_text import toml_table
 from planner.results import Promise
-from planner.scenario import Scenario, load_scenario
+from planner.scenario import Scenario, is_path, load_scenario, seen_from
+from planner.schema import dotted
 from planner.studies.size.question import SizeQuestion
 from planner.studies.size.ways import Way, Ways
-from planner.units import MILLI
+from planner.units import MILLI, rounded
+from planner.workload.trace_arrivals import dispersion, squared_cv
 
 if TYPE_CHECKING:
     from planner.executor import RunQuestion
@@ -82,14 +85,16 @@ def _pairs(question: SizeQuestion, ways: Ways) -> Iterator[tuple[Way, Way]]:
 
 def scenario_text(question: SizeQuestion, prefill: Way, decode: Way) -> str:
     """The scenario of a pair of ways, as TOML."""
+    chips = {way.chip.name: way.chip for way in (prefill, decode)}
     tables: list[tuple[str, Mapping[str, Any]]] = [
         ("model", _model(question)),
         ("slo", _slo(question)),
-        ("workload", question.workload.model_dump(mode="json", exclude_none=True, exclude={"arrivals"})),
+        ("workload", _workload(question)),
         (f"sites.{SITE}", {}),
-        ("pools.prefill", _pool(prefill)),
-        ("pools.decode", _pool(decode)),
-        *((f"prices.{chip}", _price(question, chip)) for chip in dict.fromkeys((prefill.chip.name, decode.chip.name))),
+        ("pools.prefill", _pool(question, prefill)),
+        ("pools.decode", _pool(question, decode)),
+        ("execution", {} if question.recorded is None else {"arrivals": {"kind": "recorded"}}),
+        *((dotted(("prices", _seen(question, chip))), _price(question, chip)) for chip in chips.values()),
     ]
     head = {
         "schema": "planner.scenario/1",
@@ -102,15 +107,35 @@ def scenario_text(question: SizeQuestion, prefill: Way, decode: Way) -> str:
     return HEAD + toml_table("", head).partition("\n")[2] + stated
 
 
+def _workload(question: SizeQuestion) -> dict[str, Any]:
+    """Requests, and as gaps state it how bursty a trace's are, which a plan counts on; runs take its own times."""
+    stated = question.workload.model_dump(mode="json", exclude_none=True, exclude={"arrivals"})
+    found = None if question.recorded is None else dispersion(question.recorded.arrival_s)
+    if found is None:
+        return stated
+    return {**stated, "arrivals": {"kind": "gamma", "squared_cv": rounded(squared_cv(found), 3)}}
+
+
 def _model(question: SizeQuestion) -> dict[str, Any]:
     stated = {"precision": question.precision}
     return {
-        "profile": question.model,
+        "profile": seen_from(question.directory, question.model),
         **{key: value for key, value in stated.items() if value is not None},
         "kv_precision": question.kv_precision,
         **_drafts(question),
-        "stack": question.software.name,
+        "stack": _stack(question),
     }
+
+
+def _stack(question: SizeQuestion) -> str:
+    """The software as the scenario names it: a file of one's own by its path, else the version that was chosen."""
+    stated = question.stack
+    return question.software.name if stated is None or not is_path(stated) else seen_from(question.directory, stated)
+
+
+def _seen(question: SizeQuestion, chip: HardwareProfile) -> str:
+    """An accelerator as the scenario names it."""
+    return seen_from(question.directory, question.reference_of(chip))
 
 
 def _drafts(question: SizeQuestion) -> dict[str, Any]:
@@ -118,7 +143,7 @@ def _drafts(question: SizeQuestion) -> dict[str, Any]:
     if used is None:
         return {}
     stated = {"draft_tokens": used.n_draft_tokens, "acceptance": list(used.acceptance)}
-    return stated if by is None else {**stated, "draft_model": by}
+    return stated if by is None else {**stated, "draft_model": seen_from(question.directory, by)}
 
 
 def _slo(question: SizeQuestion) -> dict[str, Any]:
@@ -130,10 +155,10 @@ def _slo(question: SizeQuestion) -> dict[str, Any]:
     return found
 
 
-def _pool(way: Way) -> dict[str, Any]:
+def _pool(question: SizeQuestion, way: Way) -> dict[str, Any]:
     return {
         "site": SITE,
-        "hardware": way.chip.name,
+        "hardware": _seen(question, way.chip),
         "role": way.role,
         "accelerators_per_instance": way.layout.n_accelerators,
         "layout": str(way.layout),
@@ -142,8 +167,8 @@ def _pool(way: Way) -> dict[str, Any]:
     }
 
 
-def _price(question: SizeQuestion, chip: str) -> dict[str, Any]:
-    stated = question.prices[chip].model_dump(mode="json", exclude_none=True)
+def _price(question: SizeQuestion, chip: HardwareProfile) -> dict[str, Any]:
+    stated = question.prices[chip.name].model_dump(mode="json", exclude_none=True)
     return {key: value for key, value in stated.items() if value != ""}
 
 
@@ -160,13 +185,12 @@ def executed(question: SizeQuestion, apart: Apart, run: "RunQuestion", time_limi
     from planner.studies.handed import as_asked  # compiles, or loads what was compiled
     from planner.studies.kept import chosen_by_runs
     from planner.studies.period_runs import Judge
-    from planner.studies.promises import PRECISE_FRACTION
     from planner.studies.rounds import Search, Tried, as_stated
 
     if question.ttft_s is None and question.tpot_s is None:
         return apart
     say("running prefill and decode pools")
-    judge = Judge(run, question.data_dirs, say, sees_rate=False, precise_fraction=PRECISE_FRACTION)
+    judge = Judge(run, question.data_dirs, say, sees_rate=False)
     search = Search(apart.scenario, judge, time_limit_s)
     asked = as_stated(search, as_asked(apart.scenario), apart.found.problem, apart.found.solution)
     chosen = chosen_by_runs(search, asked)

@@ -10,6 +10,7 @@ from planner.studies.size import disaggregated
 from planner.studies.size.colocated import TPOT, TTFT, Chosen
 from planner.studies.size.disaggregated import Apart
 from planner.studies.size.question import SizeQuestion
+from planner.ties import largest
 
 MILLION, HOUR_S = 1e6, 3600.0
 Metric = Literal["ttft", "tpot"]
@@ -139,7 +140,7 @@ def disaggregated_fleet(question: SizeQuestion, apart: Apart) -> SizedFleet:
             ttft_p99_s=t.ttft_p99_s,
             tpot_mean_s=t.tpot_mean_s,
         ),
-        binds=max(pools, key=lambda pool: pool.utilization).name + ", the busier of the two",
+        binds=largest(pools, lambda pool: pool.utilization).name + ", the busier of the two",
         slo_run=_apart_promise(question, apart, "ttft"),
         tpot_run=_apart_promise(question, apart, "tpot"),
     )

@@ -9,13 +9,26 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import InputError, Problem, did_you_mean
-from planner.profiles import HardwareProfile, ModelProfile, Speculation, hardware_profile, missing_shapes, model_profile
+from planner.notes import Note, note
+from planner.profiles import (
+    HardwareProfile,
+    Kind,
+    ModelProfile,
+    Speculation,
+    hardware_profile,
+    missing_shapes,
+    model_profile,
+    namesake_note,
+)
 from planner.roofline import RequestKinds, Stack, best_stack, stack, strata
 from planner.roofline.chip import FORMATS
 from planner.scenario import Price
+from planner.scenario.usual import OPTIONS, unusual
 from planner.studies.drafts import NO_DRAFTS, AskedDrafts
-from planner.workload import RequestMix, Workload, read_trace
-from planner.workload.requests import request_mix, trace_path
+from planner.units import MILLI, number, rounded
+from planner.workload import RequestMix, Trace, Workload
+from planner.workload.requests import recorded_trace, request_mix
+from planner.workload.trace_arrivals import dispersion, rate_req_per_s
 
 COMMAND = "planner size"
 MOST_RATE = 1e6
@@ -77,8 +90,51 @@ class SizeQuestion:
     @cached_property
     def chips(self) -> tuple[HardwareProfile, ...]:
         """The accelerators, each once. Raises InputError."""
-        found = [hardware_profile(name) for name in self.hardware]
-        return tuple({chip.name: chip for chip in found}.values())
+        found: dict[str, HardwareProfile] = {}
+        for stated in self.hardware:
+            chip = hardware_profile(stated)
+            if found.setdefault(chip.name, chip) != chip:
+                what = f"{stated} and {self.reference_of(found[chip.name])} are two profiles of the name {chip.name}"
+                raise InputError(Problem(COMMAND, "HARDWARE", what, "names of their own"))
+        return tuple(found.values())
+
+    def reference_of(self, chip: HardwareProfile) -> str:
+        """Name or path by which an accelerator was asked for."""
+        return next(stated for stated in self.hardware if hardware_profile(stated).name == chip.name)
+
+    def unusual_values(self) -> Iterator[Note]:
+        """Options that were probably meant in another unit. Raises InputError."""
+        values: list[tuple[str, float | None]] = [
+            ("--rate", self.rate_req_per_s),
+            ("--ttft-ms", self.ttft_s and self.ttft_s / MILLI),
+            ("--tpot-ms", self.tpot_s and self.tpot_s / MILLI),
+            ("--percentile", self.percentile),
+            *(("--price", self.prices[chip.name].hourly_usd) for chip in self.chips),
+        ]
+        if self.workload.trace is None:
+            values += [("--input", self.requests.mean_tokens), ("--output", self.requests.output_tokens)]
+        for option, value in values:
+            if value is not None:
+                yield from unusual(option, rounded(value, 6), OPTIONS[option])
+
+    def arrival_notes(self) -> Iterator[Note]:
+        """How a trace's requests arrive in the runs, and that predictions are of others. Raises InputError."""
+        if self.recorded is None:
+            return
+        found = dispersion(self.recorded.arrival_s)
+        known = "" if found is None else f" (variance over mean in windows of {number(found.window_s)} s: "
+        known += "" if found is None else f"{number(found.value)}; of independent users: 1)"
+        yield note(
+            "bursts-in-runs-alone",
+            f"runs take the trace's own arrivals{known}; what is predicted of a colocated pool is of independent users",
+        )
+
+    def profile_notes(self) -> Iterator[Note]:
+        """Profiles given by path that have names of the catalogue. Raises InputError."""
+        asked: list[tuple[str | None, Kind]] = [(self.model, "model"), *((name, "hardware") for name in self.hardware)]
+        for name, kind in (*asked, (self.stack, "stack"), (self.drafts.draft_model, "model")):
+            if name is not None:
+                yield from namesake_note(name, kind)
 
     @cached_property
     def software(self) -> Stack:
@@ -113,10 +169,21 @@ class SizeQuestion:
 
     def _recorded_square(self) -> float:
         """Mean square of a trace's answers; 0 without a trace."""
+        found = self.trace
+        return 0.0 if found is None else float(np.mean(np.square(found.output_tokens.astype(float))))
+
+    @cached_property
+    def trace(self) -> Trace | None:
+        """The recorded requests that it is about; None where lengths are stated. Raises InputError."""
         if self.workload.trace is None:
-            return 0.0
-        path = trace_path(self.workload.trace.path, self.directory, self.data_dirs)
-        return float(np.mean(np.square(read_trace(path, self.workload.trace.format).output_tokens.astype(float))))
+            return None
+        return recorded_trace(self.workload.trace, self.directory, self.data_dirs)
+
+    @property
+    def recorded(self) -> Trace | None:
+        """The trace whose times runs follow; None where independent users are asked for, or it is of one moment."""
+        found = self.trace
+        return None if found is None or rate_req_per_s(found.arrival_s) is None else found
 
     def usd_per_hour(self, chip: HardwareProfile) -> float:
         """Rent of one accelerator."""

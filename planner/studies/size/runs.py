@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.executor.arrivals import poisson_s
+from planner.executor.arrivals import poisson_s, recorded_s
 from planner.executor.confidence import Batches, Floats, Stratum, quantile_interval, quantiles
-from planner.executor.draws import Draws, contents
+from planner.executor.draws import Draws, contents, trace_start
 from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engine_run
 from planner.executor.pass_times import Reach, pass_times
 from planner.results import Promise
 from planner.roofline import linear_memory
 from planner.roofline.engine_memory import MOST_RUNNING
-from planner.studies.promises import PRECISE_FRACTION, is_settled, promise
+from planner.studies.promises import are_undecided, promise
 from planner.studies.size.colocated import TPOT, TTFT, Chosen, Executed, Say, predicted
 from planner.studies.size.question import SizeQuestion
 from planner.studies.size.ways import ColocatedWay
@@ -27,8 +27,10 @@ MOST_REQUESTS = 400_000
 """Of a replication."""
 MOST_STEPS = 8
 """Sizes that are run to find the least."""
-N_REPLICATIONS, MOST_REPLICATIONS = 4, 16
-"""Of the pool that is answered, at first and at most."""
+N_REPLICATIONS, MOST_REPLICATIONS = 4, 128
+"""Of the pool that is answered, at first and at most: only an undecided promise takes more than at first."""
+FIRST_LOOK = 2
+"""Replications of a size at first, which have an interval and tell what is far off."""
 REFUSED = 10.0
 """Times the latest answer: when requests count as answered that the memory of no instance holds."""
 
@@ -56,15 +58,15 @@ class Runs:
         """Replications, each with a seed of its own, and whether promises are kept by what all of them came to."""
         return self._judged([self._times(n_instances, k) for k in replications])
 
-    def watched(self, n_instances: int, first: int) -> Executed:
+    def watched(self, n_instances: int, first: int, n_at_first: int = N_REPLICATIONS) -> Executed:
         """Replications from one on, as many again while the promises are undecided, up to `MOST_REPLICATIONS`."""
         times: list[Times] = []
         for k in range(first, first + MOST_REPLICATIONS):
             times.append(self._times(n_instances, k))
             n = len(times)
-            if n >= N_REPLICATIONS and n & (n - 1) == 0:
+            if n >= n_at_first and n & (n - 1) == 0:
                 found = self._judged(times)
-                if is_settled(found.promises, PRECISE_FRACTION):
+                if not are_undecided(found.promises) or not self.is_long_enough:
                     break
         return found
 
@@ -95,13 +97,17 @@ class Runs:
     def _load(self, draws: Draws) -> EngineLoad:
         q, factors = self.question, self.way.served.factors
         asked = contents(q.workload, self.n, "size", draws, q.directory, q.data_dirs)
-        arrivals = poisson_s(self.n, q.rate_req_per_s, draws.generator)
+        if (trace := q.recorded) is None:
+            arrivals_s = poisson_s(self.n, q.rate_req_per_s, draws.generator)
+        else:
+            start = trace_start(trace.n_requests, "size", draws)
+            arrivals_s = recorded_s(self.n, q.rate_req_per_s, trace.arrival_s, start)
         return EngineLoad(
             asked.total_tokens,
             asked.output_tokens,
             factors.request_overhead_s,
             factors.prompt_token_s * asked.total_tokens.astype(float),
-            arrivals_s=arrivals,
+            arrivals_s=arrivals_s,
         )
 
     def _rules(self, load: EngineLoad) -> EngineRules:
@@ -150,12 +156,17 @@ def _promise(metric: str, limit_s: float, times_s: Sequence[Floats], fraction: f
     return promise(metric, limit_s, executed_s, sure, -1, 0.0)
 
 
+def _misses_by_far(found: Executed) -> bool:
+    """Whether a time is more than twice what is promised: bursts are beyond what sizes are predicted for."""
+    return any(one.executed > 2 * one.limit for one in found.promises)
+
+
 def executed(question: SizeQuestion, chosen: Chosen, runs: Runs, say: Say = lambda _: None) -> Chosen:
     """The pool run, with as many instances as the runs show to be needed.
 
-    Sizes around the prediction are tried in one run each. The least that seems to do is run with other seeds, until it
-    is known whether the worse ends of the 95 % intervals keep the promises; where they do not, more instances are, each
-    time with seeds that nothing was chosen by.
+    Each size is run until the whole 95 % intervals are on one side of the promises, or `MOST_REPLICATIONS` are made:
+    first sizes from the prediction down, while each keeps the promises, then up from where none does. The least that
+    does is run again with other seeds, as are larger ones where those do not bear it out.
 
     Args:
         question: what is asked.
@@ -164,21 +175,28 @@ def executed(question: SizeQuestion, chosen: Chosen, runs: Runs, say: Say = lamb
         say: is told what is run.
 
     Returns:
-        The fewest instances around the prediction whose runs keep the promises; the last tried where none does.
+        The fewest instances around the prediction whose runs keep the promises; where none does the fewest that is
+        undecided, else the last that was tried.
     """
-    n, floor = chosen.predicted.n_instances, 1
-    for _ in range(MOST_STEPS):
+    n, seen, undecided = chosen.predicted.n_instances, dict[int, Executed](), dict[int, Executed]()
+    for step in range(MOST_STEPS):
         say(f"running {n} colocated instances")
-        if not runs.run(n, range(1)).holds:
-            n = floor = n + 1
+        seen[n] = runs.watched(n, 0, FIRST_LOOK)
+        undecided.update({n: seen[n]} if are_undecided(seen[n].promises) else {})
+        if not seen[n].holds:
+            n += 1
             break
-        if n - 1 < floor:
+        if n == 1 or step == MOST_STEPS - 1:
             break
         n -= 1
     for step in range(MOST_STEPS):
         say(f"running {n} colocated instances with other seeds")
-        found = runs.watched(n, 1 + step * MOST_REPLICATIONS)
+        found = runs.watched(n, (1 + step) * MOST_REPLICATIONS)
+        undecided.update({n: found} if are_undecided(found.promises) else {})
         if found.holds or step == MOST_STEPS - 1 or not runs.is_long_enough:
             break
-        n += max(1, n // 50)
-    return Chosen(chosen.way, predicted(question, chosen.way, n), found, runs.seed)
+        n += max(1, n // 50, n // 8 if question.recorded is not None and _misses_by_far(found) else 0)
+    if not found.holds and undecided:
+        n, found = min(undecided.items())
+    cheaper = tuple(size for size in sorted(undecided) if size < n)
+    return Chosen(chosen.way, predicted(question, chosen.way, n), found, runs.seed, cheaper)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from planner.errors import InfeasibleError, InputError
 from planner.jobs import HERE, Workers, answers
-from planner.profiles import hardware_profile, model_profile
+from planner.profiles import hardware_profile
 from planner.results import SizeMap, SizeMapCell
 from planner.scenario import Price
 from planner.schema import StrictModel, TomlFile
@@ -138,8 +138,8 @@ def _demands(question: SizeMapQuestion) -> Iterator[tuple[Traffic, float, SizeQu
         for traffic in question.traffic:
             for prompt, tpot_ms in product(traffic.prompt_tokens, question.tpot_ms):
                 asked = SizeQuestion(
-                    model=model_profile(model).name,
-                    hardware=(hardware_profile(chip).name,),
+                    model=model,
+                    hardware=(chip,),
                     rate_req_per_s=question.prompt_tokens_per_s / prompt,
                     workload=traffic.workload(prompt),
                     prices=_prices(question),
@@ -155,8 +155,8 @@ def _cell(question: SizeMapQuestion, place: int, time_limit_s: float) -> SizeMap
     """The demand at a place of the map."""
     traffic, prompt, asked = next(islice(_demands(question), place, None))
     known = {
-        "model": asked.model,
-        "hardware": asked.hardware[0],
+        "model": asked.profile.name,
+        "hardware": asked.chips[0].name,
         "traffic": traffic.name,
         "rate_req_per_s": asked.rate_req_per_s,
         "input_tokens": prompt,

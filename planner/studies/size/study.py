@@ -7,6 +7,7 @@ from planner.errors import InfeasibleError, InputError
 from planner.notes import Note, note
 from planner.optimizer.colocated.doubted import by_run_alone
 from planner.results import Size, SizedFleet, SizedSloRun, SizeVerdict
+from planner.roofline.formats import checkpoint_cache_notes
 from planner.studies.size import colocated, disaggregated
 from planner.studies.size.colocated import Chosen
 from planner.studies.size.disaggregated import Apart
@@ -164,11 +165,15 @@ def _notes(
 ) -> Iterator[Note]:
     kinds = f"{every.n_instances} kinds of instances hold the model and its requests"
     yield note("size-considered", f"{kinds}; times are those of {question.software.name}")
+    yield from question.profile_notes()
+    yield from question.unusual_values()
+    yield from question.arrival_notes()
     limit = question.profile.architecture.context_limit_tokens
     if limit is not None and question.longest_tokens > limit:
         beyond = f"prompts of up to {question.longest_tokens:,.0f} tokens, beyond the context of {limit:,}"
         made = f"that {question.profile.name} is made for: engines refuse them unless RoPE scaling extends it"
         yield note("context-exceeded", f"there are {beyond} {made}")
+    yield from checkpoint_cache_notes(question.profile, question.kv_precision, "--kv-precision")
     if question.speculation is not None:
         yield note(
             "colocated-without-drafts", "colocated pools are left out: with drafted tokens they are not modelled"
@@ -196,6 +201,11 @@ def _notes(
 def _of_colocated(chosen: Chosen) -> Iterator[Note]:
     """What the model of a colocated pool leaves to its run."""
     yield from by_run_alone(chosen.predicted.queue, str(chosen.way.layout), "the colocated pool")
+    if chosen.undecided:
+        n = f"{chosen.undecided[0]} colocated instances"
+        yield note(
+            "cheaper-undecided", f"{n} may keep the promises too: they lie within the interval of the longest run"
+        )
 
 
 def _open(one: SizedFleet | None, two: SizedFleet | None) -> Iterator[Note]:

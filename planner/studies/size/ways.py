@@ -9,8 +9,9 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from planner.errors import InputError
+from planner.optimizer.colocated.passes import preemption_of
 from planner.profiles import HardwareProfile, ModelProfile, Speculation
-from planner.queueing import PassLoop, Prompts, colocated_capacity_req_per_s
+from planner.queueing import PassLoop, Preemption, Prompts, colocated_capacity_req_per_s
 from planner.results import ConsideredWay
 from planner.roofline import (
     Chip,
@@ -164,6 +165,8 @@ class ColocatedWay(Way):
     is_prefill_first: bool = False
     held_dispersion: float = 1.0
     """Of what requests hold of memory, where it limits how many run [fraction]."""
+    preemption: Preemption | None = None
+    """What gives way where memory limits how many run; None elsewhere."""
 
     @cached_property
     def loop(self) -> PassLoop:
@@ -171,7 +174,8 @@ class ColocatedWay(Way):
         assert self.passes is not None, "made by colocated_way"
         budget = float(self.served.chunk_tokens * self.served.n_places)
         most = len(self.passes.decode_s) - 1
-        return PassLoop(self.passes, budget, most, self.is_prefill_first, self.held_dispersion)
+        limits = (budget, most, self.is_prefill_first, self.held_dispersion, self.preemption)
+        return PassLoop(self.passes, *limits)
 
     @cached_property
     def before_s(self) -> np.ndarray:
@@ -211,6 +215,7 @@ def colocated_way(question: SizeQuestion, chip: HardwareProfile, one: ServedMode
         held,
         settings.prefill_first is True,
         held_dispersion(requests, settings.reserves_output) if most == held else 1.0,
+        preemption_of(one, requests, settings.reserves_output) if most == held else None,
     )
     capacity = colocated_capacity_req_per_s(way.loop, way.prompts, question.tpot_s or inf)
     ttft_s = quantile(way.prompts.alone_s + way.before_s, requests.weights, question.percentile)

@@ -1,4 +1,4 @@
-"""Demand and latencies in result files of guidellm, of `vllm bench serve` and of SGLang's `bench_serving`."""
+"""Demand and latencies in result files of guidellm, AIPerf, `vllm bench serve` and SGLang's `bench_serving`."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +16,11 @@ from planner.workload.observed.demand import Observed
 
 SIGNATURE = ("completed", "total_input_tokens", "total_output_tokens")
 GUIDELLM = "benchmarks"
+AIPERF = ("input_sequence_length", "output_sequence_length")
+AIPERF_PERCENTILES = {f"p{p}": p / 100 for p in (1, 5, 10, 25, 50, 75, 90, 95, 99)}
+SECONDS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+RATES = ("requests/sec", "requests/s")
+"""Units of times and rates in AIPerf's figures."""
 PERCENTILES = {
     "p001": 0.001,
     "p01": 0.01,
@@ -34,7 +39,13 @@ PERCENTILES = {
 
 def is_bench(value: Any) -> bool:
     """Whether a JSON object is a benchmark's result."""
-    return isinstance(value, Mapping) and (isinstance(value.get(GUIDELLM), list) or {*SIGNATURE} <= value.keys())
+    if not isinstance(value, Mapping):
+        return False
+    return isinstance(value.get(GUIDELLM), list) or {*SIGNATURE} <= value.keys() or _is_aiperf(value)
+
+
+def _is_aiperf(value: Mapping[str, Any]) -> bool:
+    return all(isinstance(value.get(key), Mapping) and "avg" in value[key] for key in AIPERF)
 
 
 def observed_bench(name: str, runs: Sequence[tuple[int, Mapping[str, Any]]]) -> Observed:
@@ -62,6 +73,9 @@ def _of_result(name: str, line: int, run: Mapping[str, Any]) -> Iterator[Observe
             yield from _of_guidellm(_Place(name, line, f"{GUIDELLM}[{i}].metrics"), one)
         return
     place = _Place(name, line, "")
+    if _is_aiperf(run):
+        yield _of_aiperf(place, run)
+        return
     n = place.number(run, "completed", least=0)
     if not n:
         return
@@ -127,6 +141,53 @@ def _latencies(place: _Place, run: Mapping[str, Any]) -> Iterator[tuple[str, flo
                 yield f"{figure}_{ours}_s", place.number(run, key, least=0) * MILLI
 
 
+def _of_aiperf(place: _Place, run: Mapping[str, Any]) -> Observed:
+    """The demand of a run of AIPerf, whose figures state their units."""
+
+    def within(name: str) -> tuple[_Place, Mapping[str, Any]] | None:
+        found = run.get(name)
+        return (_Place(place.name, place.line, name), found) if isinstance(found, Mapping) and "avg" in found else None
+
+    count = within("request_count")
+    n = count[0].number(count[1], "avg", least=1) if count else 1.0
+    prompts, outputs = (_aiperf_lengths(_Place(place.name, place.line, key), run[key], n) for key in AIPERF)
+    throughput, latency_s = within("request_throughput"), []
+    if throughput and (unit := throughput[1].get("unit")) not in RATES:
+        raise throughput[0].problem("unit", f"is {shown(unit)}", " or ".join(RATES))
+    for figure, found in (("ttft", within("time_to_first_token")), ("tpot", within("inter_token_latency"))):
+        if found is None:
+            continue
+        where, table = found
+        if (unit := table.get("unit")) not in SECONDS:
+            raise where.problem("unit", f"is {shown(unit)}", " or ".join(SECONDS))
+        shares = {"avg": "mean", **({"p50": "p50", "p90": "p90", "p99": "p99"} if figure == "ttft" else {})}
+        latency_s += [
+            (f"{figure}_{ours}_s", where.number(table, key, least=0) * SECONDS[unit])
+            for key, ours in shares.items()
+            if key in table
+        ]
+    return Observed(
+        what=f"{f'{n:,.0f} ' if count else ''}requests of an AIPerf benchmark",
+        prompts=prompts,
+        outputs=outputs,
+        req_per_s=throughput and (throughput[0].number(throughput[1], "avg", least=0) or None),
+        latency_s=tuple(latency_s),
+        notes=()
+        if prompts.edges[1:]
+        else (note("tails-unknown", "only mean lengths are in the file: tails are not seen"),),
+    )
+
+
+def _aiperf_lengths(place: _Place, table: Mapping[str, Any], n: float) -> CountedLengths:
+    """Lengths between the least, the percentiles and the greatest, or the mean where these are not all there."""
+    if (unit := table.get("unit", "tokens")) != "tokens":
+        raise place.problem("unit", f"is {shown(unit)}", "tokens")
+    mean = place.number(table, "avg", least=1)
+    if not {"min", "max", *AIPERF_PERCENTILES} <= table.keys():
+        return CountedLengths((mean,), (n,), mean)
+    return _between(place, table, table, AIPERF_PERCENTILES, n, mean)
+
+
 def _of_guidellm(place: _Place, run: Any) -> Iterator[Observed]:
     metrics = run.get("metrics") if isinstance(run, Mapping) else None
     if not isinstance(metrics, Mapping):
@@ -167,23 +228,30 @@ def _summary(place: _Place, metrics: Mapping[str, Any], name: str) -> CountedLen
         return None
     inner = _Place(place.name, place.line, f"{place.key}.{name}.successful")
     n, mean = inner.number(found, "count", least=1), inner.number(found, "mean", least=0)
-    low, high = (max(inner.number(found, key, least=0), 1.0) for key in ("min", "max"))
+    table = found.get("percentiles")
+    if not isinstance(table, Mapping) and found.get("min") != found.get("max"):
+        raise inner.problem("percentiles", f"is {shown(table)}", "a table of p001 to p999")
+    return _between(inner, found, table or {}, PERCENTILES, n, mean)
+
+
+def _between(
+    place: _Place, ends: Mapping[str, Any], table: Mapping[str, Any], parts: Mapping[str, float], n: float, mean: float
+) -> CountedLengths:
+    """Lengths of n requests, of which a table has percentiles: evenly between each and the next."""
+    low, high = (max(place.number(ends, key, least=0), 1.0) for key in ("min", "max"))
     if high - low < 1:
         return CountedLengths((mean,), (n,), mean)
-    table = found.get("percentiles")
-    if not isinstance(table, Mapping):
-        raise inner.problem("percentiles", f"is {shown(table)}", "a table of p001 to p999")
     points = [(low, 0.0)]
-    for key, part in PERCENTILES.items():
-        if (value := inner.number(table, key, least=0)) > points[-1][0]:
+    for key, part in parts.items():
+        if (value := place.number(table, key, least=0)) > points[-1][0]:
             points.append((value, part))
         elif len(points) > 1:
             points[-1] = (points[-1][0], part)
     if high > points[-1][0]:
         points.append((high, 1.0))
     points[-1] = (points[-1][0], 1.0)
-    parts = np.diff([part for _, part in points])
-    return CountedLengths(tuple(value for value, _ in points), tuple((parts * n).tolist()), mean)
+    shares = np.diff([part for _, part in points])
+    return CountedLengths(tuple(value for value, _ in points), tuple((shares * n).tolist()), mean)
 
 
 def json_runs(text: str) -> list[tuple[int, Any]] | None:

@@ -18,8 +18,6 @@ FLAT = 0.05
 """Hours that differ from their mean by no more than this are one demand."""
 WINDOW_S = 12.0
 """Windows in which arrivals are counted: a multiple of the 3 s that some recorders round to."""
-MOST_WINDOWS = 5_000_000
-"""Windows that are kept apart: 700 days."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Observed:
 
 
 class ArrivalCounter:
-    """Counts arrivals as they come, in any order, in memory that grows with the time they span only."""
+    """Counts arrivals as they come, in any order, in memory that grows with the windows that have some."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -69,14 +67,14 @@ class ArrivalCounter:
             self._counts[window] += count
 
     @property
-    def is_too_long(self) -> bool:
-        """Whether they span more time than is kept."""
-        return len(self._counts) > MOST_WINDOWS
+    def span_s(self) -> float:
+        """Seconds from the first to the last; 0 of none."""
+        return max(self._last - self._first, 0.0)
 
     @property
     def req_per_s(self) -> float | None:
         """One over the mean gap; None of a single moment."""
-        span_s = self._last - self._first
+        span_s = self.span_s
         return (self._n - 1) / span_s if self._n > 1 and span_s > 0 else None
 
     def hours(self) -> tuple[HourRate, ...]:

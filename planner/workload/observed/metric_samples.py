@@ -9,11 +9,14 @@ from typing import Any
 
 from planner.errors import InputError, Problem, shown
 from planner.schema import JsonFile
+from planner.workload.spec import TimeUnit
+from planner.workload.time_units import MOST_DAYS, OPTION, SECONDS_PER_DAY, UNITS, TimeScale, time_scale
 
 MOST_SAMPLES = 5_000_000
 SUFFIXES = ("_bucket", "_sum", "_count")
 RESPONSE = "the answer of /api/v1/query_range or /api/v1/query to a query of the metrics themselves"
 
+USUAL = TimeScale("s", "format")
 Series = tuple[tuple[str, str], ...]
 Points = list[tuple[float | None, float]]
 
@@ -26,6 +29,8 @@ class Samples:
     """How problems call the file."""
     series: dict[str, dict[Series, Points]] = field(default_factory=dict)
     """By metric and labels: times [s], where they are known, and values."""
+    times: TimeScale = USUAL
+    """Unit of the times as they were written."""
     is_range: bool = False
     """Whether values stand at several times; else they count from the start of the server."""
 
@@ -133,18 +138,27 @@ def _first_broken(text: str) -> tuple[int | None, str]:
     return (at + 1, lines[at].strip()) if at < len(lines) else (None, "")
 
 
-def query_answer(name: str, text: str) -> Samples:
-    """Samples of the answers to one query, or of several in a list.
+def query_answer(name: str, text: str, time_unit: TimeUnit | None = None) -> Samples:
+    """Samples of the answers to one query, or of several in a list; times are seconds unless something else is certain.
 
     Raises:
-        InputError: it is none, or of a query that leaves out the metrics' names.
+        InputError: it is none, of a query that leaves out the metrics' names, or of times that lie too far apart.
     """
     data = JsonFile(name, text, RESPONSE, is_strict=False).data
-    found, n_samples = Samples(name), 0
+    found, n_samples, first = Samples(name), 0, None
     for place, answer in _answers(data):
         result = _result(name, place, answer)
         for i, item in enumerate(result):
-            metric, points = _series(name, f"{place}data.result[{i}]", item)
+            metric, written = _series(name, f"{place}data.result[{i}]", item)
+            if first is None and written:
+                first = written[0][0]
+                found.times = time_scale(name, f"{place}data.result[{i}].values", first, time_unit, found.times)
+            points: Points = [(time * found.times.seconds, value) for time, value in written]
+            for (time_s, _), (time, _) in zip(points, written, strict=True):
+                if abs((time_s or 0.0) - (first or 0.0) * found.times.seconds) > MOST_DAYS * SECONDS_PER_DAY:
+                    what = f"has the time {time:.15g}, and the first of all samples is {first:.15g}"
+                    allowed = f"times of one unit, {MOST_DAYS:,.0f} days at most; {OPTION}: {UNITS}"
+                    raise InputError(Problem(name, f"{place}data.result[{i}].values", what, allowed))
             labels = dict(metric)
             n_samples += len(points)
             found.is_range = found.is_range or len(points) > 1
@@ -176,7 +190,7 @@ def _result(name: str, place: str, answer: Any) -> list[Any]:
     return result
 
 
-def _series(name: str, place: str, item: Any) -> tuple[Mapping[str, str], Points]:
+def _series(name: str, place: str, item: Any) -> tuple[Mapping[str, str], list[tuple[float, float]]]:
     metric = item.get("metric") if isinstance(item, dict) else None
     if not isinstance(metric, dict) or not all(isinstance(text, str) for text in metric.values()):
         raise InputError(Problem(name, f"{place}.metric", "is no table of labels", RESPONSE))

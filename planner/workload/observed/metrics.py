@@ -32,7 +32,7 @@ def _demand(samples: Samples, names: Names, prompts: CountedLengths, outputs: Co
     counter = _requests(samples, names)
     n = samples.grown(counter) if counter else None
     rate, hours = None, tuple[HourRate, ...]()
-    notes = list(_notes(samples, names, prompts, outputs))
+    notes = [*samples.times.guess(), *_notes(samples, names, prompts, outputs)]
     if counter and n and samples.is_range and samples.span_s(counter) > 0:
         rate = n / samples.span_s(counter)
         start_s, counts = samples.hourly(counter, SECONDS_PER_HOUR)

@@ -10,7 +10,7 @@ from planner.workload.observed.demand import Observed
 from planner.workload.observed.metric_samples import exposition, query_answer
 from planner.workload.observed.metrics import observed_metrics
 from planner.workload.observed.request_table import AZURE, observed_mooncake, observed_table
-from planner.workload.traces import AZURE_COLUMNS, MOONCAKE_FIELDS
+from planner.workload.traces import AS_FOUND, AZURE_COLUMNS, MOONCAKE_FIELDS, TraceReading
 
 SMALL_TRACE_BYTES = 16 * MIB
 """Up to here a trace is planned for as it is, request by request."""
@@ -18,20 +18,21 @@ HEAD_BYTES = 65_536
 ALLOWED = (
     "a trace (JSON lines with timestamp, input_length and output_length, or CSV with the header "
     f"{','.join(AZURE_COLUMNS)}), any other CSV with --columns, metrics of vLLM, SGLang or Dynamo (Prometheus text, or "
-    "JSON of a range query), or results of guidellm, vllm bench serve or SGLang bench_serving"
+    "JSON of a range query), or results of guidellm, AIPerf, vllm bench serve or SGLang bench_serving"
 )
 
 
-def observed(path: Path, columns: Mapping[str, str] | None = None) -> Observed | None:
+def observed(path: Path, columns: Mapping[str, str] | None = None, reading: TraceReading = AS_FOUND) -> Observed | None:
     """The demand that a file tells of; None where it is a trace that is small enough to be planned for as it is.
 
     Args:
         path: the file; its content says what it is.
         columns: names of columns by what they are, of a CSV.
+        reading: unit of its times, size of its blocks, and whether invalid rows are left out.
 
     Raises:
         InputError: the file is of no kind that is known, or broken: the line, what is wrong, what is allowed.
-        UsageError: columns are named of what has none.
+        UsageError: columns are named of what has none, or what is stated is about what the file does not have.
     """
     with opened(path) as file:
         head = file.read(HEAD_BYTES).decode("utf-8-sig", errors="replace")
@@ -39,18 +40,36 @@ def observed(path: Path, columns: Mapping[str, str] | None = None) -> Observed |
     if columns is not None:
         if first.startswith(("{", "[", "#")):
             raise UsageError("--columns: names columns of a CSV, and this is none")
-        return observed_table(path, columns)
+        _check_blocks(reading, "a CSV has none")
+        return observed_table(path, columns, reading)
     is_azure = [cell.strip() for cell in first.split(",")] == AZURE_COLUMNS
     is_mooncake = first.startswith("{") and all(f'"{field}"' in first for field in MOONCAKE_FIELDS)
     if is_azure or is_mooncake:
         if path.stat().st_size <= SMALL_TRACE_BYTES:
             return None
-        return observed_mooncake(path) if is_mooncake else observed_table(path, AZURE)
-    return _observed_answer(path, first)
+        _check_blocks(reading, f"a trace of more than {SMALL_TRACE_BYTES / MIB:g} MiB is read for its lengths and rate")
+        return observed_mooncake(path, reading) if is_mooncake else observed_table(path, AZURE, reading)
+    return _observed_answer(path, first, reading)
 
 
-def _observed_answer(path: Path, first: str) -> Observed | None:
-    """Metrics or a benchmark's result, which are read whole."""
+def _check_blocks(reading: TraceReading, why: str) -> None:
+    """Raises UsageError where blocks are stated of what they are not read of."""
+    if reading.block_tokens is not None:
+        raise UsageError(f"--block-tokens: is about hash_ids, and {why} (leave it out)")
+
+
+def _check_rows(reading: TraceReading, *, has_times: bool = True) -> None:
+    """Raises UsageError where something is stated of rows of what has none."""
+    what = "metrics" if has_times else "metrics and results of benchmarks"
+    _check_blocks(reading, f"{what} have none")
+    if reading.skip_invalid:
+        raise UsageError(f"--skip-invalid: is about rows, and {what} have none (leave it out)")
+    if reading.time_unit is not None and not has_times:
+        raise UsageError("--time-unit: is about times of requests, and this file has none (leave it out)")
+
+
+def _observed_answer(path: Path, first: str, reading: TraceReading) -> Observed | None:
+    """Metrics or a benchmark's result, which are read whole. Raises InputError or UsageError."""
     name = str(path)
     if not first:
         raise InputError(Problem(name, "", "is empty", ALLOWED))
@@ -58,12 +77,15 @@ def _observed_answer(path: Path, first: str) -> Observed | None:
         text = read_text(path, TABLE_BYTES)
         runs = json_runs(text)
         if runs is not None and runs and all(is_bench(value) for _, value in runs):
+            _check_rows(reading, has_times=False)
             return observed_bench(name, runs)
         if runs is not None and len(runs) == 1 and _is_answer(runs[0][1]):
-            return observed_metrics(query_answer(name, text))
+            _check_rows(reading)
+            return observed_metrics(query_answer(name, text, reading.time_unit))
         if first.startswith("{"):
             return None
     elif first.startswith("#") or _is_sample(first):
+        _check_rows(reading, has_times=False)
         return observed_metrics(exposition(name, read_text(path, TABLE_BYTES)))
     raise InputError(Problem(name, "", f"is nothing that is known: {first[:60]!r}", ALLOWED, 1))
 

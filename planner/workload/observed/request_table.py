@@ -3,10 +3,10 @@
 import csv
 import json
 import re
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
+from math import nan
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 from planner.errors import InputError, Problem, UsageError, did_you_mean, shown
 from planner.reading import LINE_BYTES, MIB, opened
 from planner.units import MILLI
+from planner.workload.invalid_rows import InvalidRows
+from planner.workload.observed.clock import Clock
 from planner.workload.observed.counted_lengths import LengthCounter
-from planner.workload.observed.demand import MOST_WINDOWS, WINDOW_S, ArrivalCounter, Observed
+from planner.workload.observed.demand import ArrivalCounter, Observed
 from planner.workload.observed.latencies import LatencyCounter
-from planner.workload.traces import AZURE_COLUMNS, MAX_TOKENS
+from planner.workload.time_units import TimeScale, check_pace, check_span
+from planner.workload.traces import AS_FOUND, AZURE_COLUMNS, MAX_TOKENS, TraceReading, usual_times
 
 ROLES = {
-    "arrived": "seconds, or a date with a time",
+    "arrived": "seconds (or --time-unit), or a date with a time",
     "arrived_ms": "milliseconds",
     "input": f"a whole number from 1 to {MAX_TOKENS:,}",
     "output": f"a whole number from 1 to {MAX_TOKENS:,}",
@@ -36,7 +39,7 @@ ROLES = {
 NEEDED = ("input", "output")
 TOKENS = ("input", "output", "cached")
 AZURE = dict(zip(("arrived", "input", "output"), AZURE_COLUMNS, strict=True))
-MOONCAKE = {"arrived_ms": "timestamp", "input": "input_length", "output": "output_length"}
+MOONCAKE = {"arrived": "timestamp", "input": "input_length", "output": "output_length"}
 USUAL_LINE = re.compile(
     r'\{"timestamp": ?(\d+(?:\.\d+)?), ?"input_length": ?(\d+), ?"output_length": ?(\d+)'
     r'(?:, ?"hash_ids": ?\[[\d, ]*\])?\}\s*',
@@ -44,7 +47,6 @@ USUAL_LINE = re.compile(
 )
 CHUNK_ROWS = 20_000
 MOST_TIME_S = 1e12
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Rows = Iterator[tuple[int, Sequence[Any]]]
 """Lines with their cells, in the order of the roles."""
@@ -74,29 +76,48 @@ def parsed_columns(text: str) -> dict[str, str]:
     return found
 
 
-def observed_table(path: Path, columns: Mapping[str, str]) -> Observed:
-    """The demand of a CSV by the names of its columns; raises InputError at the first line that is none."""
+def observed_table(path: Path, columns: Mapping[str, str], reading: TraceReading = AS_FOUND) -> Observed:
+    """The demand of a CSV by the names of its columns.
+
+    Raises:
+        InputError: at the first line that is none, or where the times cannot be of their unit.
+        UsageError: two units of time are stated.
+    """
+    usual = TimeScale("s", "format")
+    if "arrived_ms" in columns:
+        if reading.time_unit not in (None, "ms"):
+            raise UsageError(f"--time-unit {reading.time_unit}: arrived_ms is in milliseconds (arrived, or no unit)")
+        reading = reading._replace(time_unit="ms")
+        columns = {"arrived" if role == "arrived_ms" else role: column for role, column in columns.items()}
+    rows = InvalidRows(str(path), are_skipped=reading.skip_invalid)
     with opened(path, "a table of requests") as file:
-        return _observed(str(path), columns, _csv_rows(str(path), file, columns))
+        return _observed(rows, columns, _csv_rows(rows, file, columns), Clock(reading.time_unit, usual))
 
 
-def observed_mooncake(path: Path) -> Observed:
+def observed_mooncake(path: Path, reading: TraceReading = AS_FOUND) -> Observed:
     """The demand of JSON lines in the fields of Mooncake's traces; raises as `observed_table` does."""
+    rows = InvalidRows(str(path), are_skipped=reading.skip_invalid)
     with opened(path, "a readable trace") as file:
-        return _observed(str(path), MOONCAKE, _json_rows(str(path), file))
+        first = file.readline(LINE_BYTES).decode("utf-8", errors="replace")
+    with opened(path, "a readable trace") as file:
+        return _observed(rows, MOONCAKE, _json_rows(rows, file), Clock(reading.time_unit, usual_times(first)))
 
 
-def _observed(name: str, columns: Mapping[str, str], rows: Rows) -> Observed:
-    roles = list(columns)
+def _observed(rows: InvalidRows, columns: Mapping[str, str], lines: Rows, clock: Clock) -> Observed:
+    roles, name, key = list(columns), rows.name, columns.get("arrived", "")
     totals = _Totals()
-    while chunk := list(islice(rows, CHUNK_ROWS)):
-        totals.add(_numbers(name, columns, roles, chunk))
-        if totals.arrivals.is_too_long:
-            allowed = f"{MOST_WINDOWS * WINDOW_S / 86400:,.0f} days at most; arrived_ms for milliseconds"
-            raise InputError(Problem(name, columns[roles[0]], "spans too much time", allowed, chunk[-1][0]))
+    while chunk := list(islice(lines, CHUNK_ROWS)):
+        totals.add(_numbers(rows, columns, roles, chunk, clock))
+        check_span(name, key, totals.arrivals.span_s, clock.scale, chunk[-1][0])
+    rows.check(totals.n)
     if not totals.n:
         raise InputError(Problem(name, "", "has no requests", "a line for each request"))
-    return totals.found()
+    check_pace(name, key, totals.n, totals.arrivals.span_s, clock.scale, is_fractional=clock.is_fractional)
+    for role, column in columns.items():
+        if (base := role.partition("_")[0]) in ("ttft", "tpot"):
+            (totals.ttft if base == "ttft" else totals.tpot).check(name, column, base)
+    notes = clock.scale.notes(totals.n, totals.arrivals.span_s) if totals.has_times else ()
+    return replace(totals.found(), notes=(*notes, *rows.notes(totals.n)))
 
 
 class _Totals:
@@ -109,6 +130,8 @@ class _Totals:
         self.has_times = self.has_hits = False
 
     def add(self, numbers: Mapping[str, NDArray[np.float64]]) -> None:
+        if not numbers["input"].size:
+            return
         self.n += numbers["input"].size
         self.prompts.add(numbers["input"].astype(np.int64))
         self.outputs.add(numbers["output"].astype(np.int64))
@@ -138,44 +161,47 @@ class _Totals:
 
 
 def _numbers(
-    name: str, columns: Mapping[str, str], roles: Sequence[str], chunk: list[tuple[int, Sequence[Any]]]
+    rows: InvalidRows,
+    columns: Mapping[str, str],
+    roles: Sequence[str],
+    chunk: list[tuple[int, Sequence[Any]]],
+    clock: Clock,
 ) -> dict[str, NDArray[np.float64]]:
-    """Numbers of a chunk by what they are, in seconds and tokens; raises InputError at the first that is none."""
+    """Numbers of the valid rows of a chunk by what they are, in seconds and tokens.
+
+    Raises:
+        InputError: at the first row that is invalid, where none may be left out.
+    """
     cells = list(zip(*(row for _, row in chunk), strict=True))
-    found: dict[str, NDArray[np.float64]] = {}
+    found, wrong = dict[str, NDArray[np.float64]](), dict[str, NDArray[np.bool_]]()
     for role, column in zip(roles, cells, strict=True):
-        key = columns[role]
-        values = _parsed(name, key, role, column, chunk)
-        wrong = ~_allowed(role, values)
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            raise InputError(Problem(name, key, f"is {shown(column[at])}", ROLES[role], chunk[at][0]))
         base, _, unit = role.partition("_")
+        values = clock.times_s(rows.name, columns[role], column) if role == "arrived" else _parsed(column)
+        wrong[role] = ~_allowed(role, values)
         found[base] = values * MILLI if unit == "ms" else values
-    if "cached" in found and (too_many := found["cached"] > found["input"]).any():
-        at = int(np.argmax(too_many))
-        message = f"is {found['cached'][at]:.0f}, and the prompt has {found['input'][at]:.0f}"
-        raise InputError(Problem(name, columns["cached"], message, ROLES["cached"], chunk[at][0]))
-    return found
+    if "cached" in found:
+        wrong["cached"] |= found["cached"] > found["input"]
+    is_wrong = np.logical_or.reduce(list(wrong.values()))
+    for at in np.flatnonzero(is_wrong).tolist():
+        place = next(i for i, role in enumerate(roles) if wrong[role][at])
+        role = roles[place]
+        rows.add(Problem(rows.name, columns[role], f"is {shown(cells[place][at])}", ROLES[role], chunk[at][0]))
+    return {base: values[~is_wrong] for base, values in found.items()}
 
 
-def _parsed(
-    name: str, key: str, role: str, column: Sequence[Any], chunk: list[tuple[int, Sequence[Any]]]
-) -> NDArray[np.float64]:
-    """Numbers of a column; NaN would pass for one, so it is refused with what is no number at all."""
+def _parsed(column: Sequence[Any]) -> NDArray[np.float64]:
+    """Numbers of a column; NaN, which is allowed nowhere, of what is no number at all."""
     try:
         return np.array(column, dtype=np.float64)
     except (ValueError, TypeError):
-        if role == "arrived" and (times := _times_s(column)) is not None:
-            return times
-    parse: Callable[[Any], float] = _time_s if role == "arrived" else float
-    found = np.empty(len(column))
-    for i, cell in enumerate(column):
-        try:
-            found[i] = parse(cell)
-        except (ValueError, TypeError, OverflowError):
-            raise InputError(Problem(name, key, f"is {shown(cell)}", ROLES[role], chunk[i][0])) from None
-    return found
+        return np.array([_number(cell) for cell in column])
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (ValueError, TypeError, OverflowError):
+        return nan
 
 
 def _allowed(role: str, values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -183,34 +209,15 @@ def _allowed(role: str, values: NDArray[np.float64]) -> NDArray[np.bool_]:
     if role in TOKENS:
         least = 0 if role == "cached" else 1
         fits = (values >= least) & (values <= MAX_TOKENS) & (values == np.floor(values))
-    elif role.startswith("arrived"):
-        fits = np.abs(values) <= MOST_TIME_S / (MILLI if role.endswith("_ms") else 1)
+    elif role == "arrived":
+        fits = np.abs(values) <= MOST_TIME_S
     else:
         fits = values >= 0
     return np.asarray(fits & np.isfinite(values), dtype=np.bool_)
 
 
-def _times_s(column: Sequence[Any]) -> NDArray[np.float64] | None:
-    """Seconds since 1970 of dates that say no time zone, all at once; None where some are anything else."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # how numpy says that there is a zone
-        try:
-            times = np.array(column, dtype="datetime64[ns]")
-        except (ValueError, TypeError, Warning):
-            return None
-    return None if np.isnat(times).any() else times.astype(np.int64) / 1e9
-
-
-def _time_s(text: Any) -> float:
-    """Seconds since 1970 of a date with a time, UTC unless it says otherwise; a number is itself."""
-    try:
-        return float(text)
-    except ValueError:
-        moment = datetime.fromisoformat(text.strip())
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH).total_seconds()
-
-
-def _csv_rows(name: str, file: BinaryIO, columns: Mapping[str, str]) -> Rows:
+def _csv_rows(rows: InvalidRows, file: BinaryIO, columns: Mapping[str, str]) -> Rows:
+    name = rows.name
     reader = csv.reader(_texts(name, file), strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]
@@ -220,7 +227,7 @@ def _csv_rows(name: str, file: BinaryIO, columns: Mapping[str, str]) -> Rows:
                 yield reader.line_num, [row[i] for i in places]
             elif row:
                 what = f"has {len(row)} cells, and the header {len(header)}"
-                raise InputError(Problem(name, "", what, "as many cells as columns", reader.line_num))
+                rows.add(Problem(name, "", what, "as many cells as columns", reader.line_num))
     except csv.Error as error:
         raise InputError(
             Problem(name, "", f"is not CSV: {error}", "cells with commas in quotes", reader.line_num)
@@ -237,15 +244,25 @@ def _place(name: str, header: list[str], column: str) -> int:
     return header.index(column)
 
 
-def _json_rows(name: str, file: BinaryIO) -> Rows:
+def _json_rows(rows: InvalidRows, file: BinaryIO) -> Rows:
     """Fields of JSON lines: by their form where it is the usual one, else many at once, else one by one."""
     fields = tuple(MOONCAKE.values())
-    lines = ((n, text) for n, text in enumerate(_texts(name, file), 1) if text.strip())
+    lines = ((n, text) for n, text in enumerate(_texts(rows.name, file), 1) if text.strip())
     while chunk := list(islice(lines, CHUNK_ROWS)):
-        rows = _usual_rows(chunk) or _loaded_rows(chunk, fields)
-        if rows is None:
-            rows = [_json_row(name, number, text, fields) for number, text in chunk]
-        yield from ((number, row) for (number, _), row in zip(chunk, rows, strict=True))
+        found = _usual_rows(chunk) or _loaded_rows(chunk, fields)
+        if found is None:
+            yield from _single_rows(rows, chunk, fields)
+        else:
+            yield from ((number, row) for (number, _), row in zip(chunk, found, strict=True))
+
+
+def _single_rows(rows: InvalidRows, chunk: Sequence[tuple[int, str]], fields: Sequence[str]) -> Rows:
+    for number, text in chunk:
+        found = _json_row(rows.name, number, text, fields)
+        if isinstance(found, Problem):
+            rows.add(found)
+        else:
+            yield number, found
 
 
 def _usual_rows(chunk: Sequence[tuple[int, str]]) -> list[Sequence[Any]]:
@@ -263,17 +280,17 @@ def _loaded_rows(chunk: Sequence[tuple[int, str]], fields: Sequence[str]) -> lis
         return None
 
 
-def _json_row(name: str, number: int, text: str, fields: Iterable[str]) -> list[Any]:
+def _json_row(name: str, number: int, text: str, fields: Iterable[str]) -> list[Any] | Problem:
+    """The fields of a line, or what is wrong with it."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", str(error))
-        raise InputError(Problem(name, "", f"is not JSON: {reason}", "one JSON object a line", number)) from None
+        return Problem(name, "", f"is not JSON: {reason}", "one JSON object a line", number)
     if not isinstance(value, dict):
-        raise InputError(Problem(name, "", f"is a JSON {type(value).__name__}", "one JSON object a line", number))
-    for field in fields:
-        if field not in value:
-            raise InputError(Problem(name, field, "is missing", f"fields: {', '.join(fields)}", number))
+        return Problem(name, "", f"is a JSON {type(value).__name__}", "one JSON object a line", number)
+    if missing := [field for field in fields if field not in value]:
+        return Problem(name, missing[0], "is missing", f"fields: {', '.join(fields)}", number)
     return [value[field] for field in fields]
 
 

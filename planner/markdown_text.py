@@ -1,28 +1,30 @@
 """Text of others in Markdown: it is shown as it stands, and never taken for headings, links, images, tables or HTML.
 
-What could be is written as the number of its character, which Markdown shows and never takes for structure.
+What could be is written as the number of its character, which Markdown shows and never takes for structure. Mentions of
+people, numbers of issues and e-mail addresses are looked for in what is shown: a space of no width parts these.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
 
-from planner.schema import StrictModel
-
-Record = TypeVar("Record", bound=StrictModel)
 UNKNOWN = "\ufffd"
 """Stands for a character that controls a terminal, or the direction of writing."""
-TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 ANYWHERE = r"[\\`|~$#\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 """Code, tables, formulas, headings, links, HTML, numbers of characters, and what would hide one of them."""
 EMPHASIS = r"\*|(?<![^\W_])_|_(?![^\W_])"
 """Within a word a line is none."""
 FIRST = r"^>|^[+\-](?=\s|$)|^[-=](?=[-=\s]*$)|^\d{1,9}[.)](?=\s|$)"
 """Quotes, lists and underlines; only at the start of a line, and no sign of a number."""
-SPECIAL = re.compile(f"{ANYWHERE}|{EMPHASIS}|{FIRST}")
+ADDRESS = r"(?:(?<=https)|(?<=http)|(?<=ftp)):(?=//)|(?<=www)\."
+"""Of what would be a link without brackets."""
+SPECIAL = re.compile(f"{ANYWHERE}|{EMPHASIS}|{FIRST}|{ADDRESS}", re.IGNORECASE)
+CALL = re.compile(r"(@|&#35;)(?=\w)")
+"""What begins a mention, or the number of an issue."""
+APART = "&#8203;"
+"""A space of no width."""
 CODE = re.compile(r"(?<![`\\])`([^`\n]+)`(?!`)")
-IN_PROSE = re.compile(rf"{ANYWHERE}|^[\s>]*[-=](?=[-=\s]*$)", re.MULTILINE)
+IN_PROSE = re.compile(rf"{ANYWHERE}|{ADDRESS}|^[\s>]*[-=](?=[-=\s]*$)", re.MULTILINE | re.IGNORECASE)
 NUMBER = re.compile(r"&#(\d+);")
 
 
@@ -42,8 +44,10 @@ def escaped(text: str) -> str:
     ('P90 of pd-p, n_instances', '&#35; &#60;b>!&#91;x&#93;(y)', '1&#46; a&#124;b')
     >>> escaped("-20 %"), escaped("- a list"), escaped("---")
     ('-20 %', '&#45; a list', '&#45;--')
+    >>> escaped("@team, see www.x.org or https://x.org")
+    '@&#8203;team, see www&#46;x.org or https&#58;//x.org'
     """
-    return SPECIAL.sub(_numbered, plain(text))
+    return _uncalled(SPECIAL.sub(_numbered, plain(text)))
 
 
 def code(text: str) -> str:
@@ -69,54 +73,28 @@ def as_code(text: str) -> str:
 
 def unescaped(text: str) -> str:
     """What was escaped, on one line."""
-    return NUMBER.sub(lambda match: chr(int(match[1])), text)
+    return NUMBER.sub(lambda match: chr(int(match[1])), text.replace(APART, ""))
 
 
 def prose(text: str) -> str:
     """Markdown of others: its paragraphs, lists, emphasis and code on one line stay, nothing else does.
 
     >>> prose("- **one** `a[0]`: [two](http://x) <img src=y>")
-    '- **one** `a[0]`: &#91;two&#93;(http://x) &#60;img src=y>'
+    '- **one** `a[0]`: &#91;two&#93;(http&#58;//x) &#60;img src=y>'
     """
     parts = CODE.split(_visible("\n".join(text.splitlines())))
-    parts[::2] = [IN_PROSE.sub(_numbered, part) for part in parts[::2]]
+    parts[::2] = [_uncalled(IN_PROSE.sub(_numbered, part)) for part in parts[::2]]
     return "".join(f"`{part}`" if i % 2 else part for i, part in enumerate(parts))
-
-
-def escaped_record(record: Record) -> Record:
-    """A record with every text in it escaped; its notes, where it has some in Markdown, as prose."""
-    notes = getattr(record, "notes", None)
-    kept = {"notes": prose(notes)} if isinstance(notes, str) else {}
-    changed: Record = _mapped(record, escaped)
-    return changed.model_copy(update=kept)
-
-
-def plain_record(record: Record) -> Record:
-    """A record with every text in it on one line, for what is not Markdown."""
-    changed: Record = _mapped(record, plain)
-    return changed
-
-
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """A value with every text in it changed, keys of tables as well; the same value where nothing changes."""
-    if isinstance(value, str):
-        return value if value == (new := change(value)) else new
-    if isinstance(value, StrictModel):
-        fields = {name: (old, _mapped(old, change)) for name, old in value}
-        update = {name: new for name, (old, new) in fields.items() if new is not old}
-        return value.model_copy(update=update) if update else value
-    if isinstance(value, tuple | list):
-        items = [_mapped(item, change) for item in value]
-        return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
-    if isinstance(value, Mapping):
-        pairs = [(key, item, _mapped(key, change), _mapped(item, change)) for key, item in value.items()]
-        return value if all(a is c and b is d for a, b, c, d in pairs) else {c: d for *_, c, d in pairs}
-    return value
 
 
 def _numbered(match: re.Match[str]) -> str:
     """The last character of what was found as its number."""
     return f"{match[0][:-1]}&#{ord(match[0][-1])};"
+
+
+def _uncalled(text: str) -> str:
+    """Text that mentions nobody."""
+    return CALL.sub(rf"\1{APART}", text)
 
 
 def _visible(text: str) -> str:

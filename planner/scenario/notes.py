@@ -1,0 +1,64 @@
+"""What a reader must know of a question itself, whatever answers it."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from planner.notes import Note, note
+from planner.profiles.architectures import GENERAL, Range
+from planner.profiles.efficiency_checks import RANGES as EFFICIENCIES
+from planner.profiles.figure_units import unit_hint
+from planner.profiles.model_checks import measurement_faults
+from planner.profiles.stack_checks import RANGES as FACTORS
+from planner.scenario.own_profiles import own_profile_notes
+from planner.scenario.usual import numbers_in, unusual, usual_at
+from planner.schema import dotted
+from planner.toml_lines import KeyPath
+from planner.units import plain
+
+if TYPE_CHECKING:
+    from planner.scenario.question import Scenario
+
+NOT_OF_THE_PLAN = ("comparisons", "claims", "break_even", "report")
+"""Tables of variants, which are planned as scenarios of their own, and of what is shown beside the plan."""
+
+
+def question_notes(scenario: "Scenario") -> Iterator[Note]:
+    """Notes on what a scenario states: files in place of profiles of the catalogue, and values beyond what is usual."""
+    yield from own_profile_notes(scenario)
+    yield from _unusual_values(scenario)
+    yield from _unusual_figures(scenario)
+    for name, instance in scenario.measured.items():
+        if name in scenario.stated.get("measured", {}):
+            for fault, allowed in measurement_faults(instance):
+                key = dotted(("measured", name, *fault.key))
+                yield note("value-beyond-usual", f"{key} {fault.message}, beyond the usual {allowed}")
+
+
+def _unusual_values(scenario: "Scenario") -> Iterator[Note]:
+    """Of a list the first value counts."""
+    said: set[tuple[str, ...]] = set()
+    stated = {key: value for key, value in scenario.stated.items() if key not in NOT_OF_THE_PLAN}
+    for key, value in numbers_in(stated):
+        path = tuple(part for part in key if isinstance(part, str))
+        usual = usual_at(path)
+        if usual is not None and path not in said and (found := list(unusual(dotted(key), value, usual))):
+            said.add(path)
+            yield from found
+
+
+def _unusual_figures(scenario: "Scenario") -> Iterator[Note]:
+    """Assumed figures and factors beyond what the gate allows of profiles."""
+    for name, items in scenario.assumed.items():
+        ranges = {**GENERAL, **EFFICIENCIES}
+        stated = {key: item.value for key, item in items.items()}
+        yield from _beyond(("assumed", name), stated, ranges)
+    for name, stack in scenario.stacks.items():
+        yield from _beyond(("stacks", name, "factors"), stack.factors, FACTORS)
+
+
+def _beyond(table: KeyPath, stated: Mapping[str, float], ranges: Mapping[str, Range]) -> Iterator[Note]:
+    for key, value in stated.items():
+        if key in ranges and value not in ranges[key]:
+            hint = unit_hint(key, value, ranges[key])
+            text = f"{dotted((*table, key))} = {plain(value)} is beyond the usual {ranges[key]}"
+            yield note("value-beyond-usual", f"{text}; {hint}" if hint else text)

@@ -1,0 +1,74 @@
+"""Choices between options that differ by rounding alone: by the order of the options, not by a last digit."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from planner.optimizer import optimize, planned_at, planning_problem, solved
+from planner.optimizer.baselines import Compared
+from planner.optimizer.colocated.passes import even_loads
+from planner.optimizer.disaggregation import disaggregation
+from planner.queueing import PassLoop, Prompts, colocated_queue
+from planner.results import Baseline
+from planner.roofline import RequestKinds
+from tests.builders import small, small_with
+from tests.test_cli_goldens import rounded
+
+ULP = 2.3e-16
+N_SHIFTS = 24
+
+
+def shifts() -> np.ndarray:
+    """Factors that change a number in its last digits, the first not at all."""
+    return 1 + np.random.default_rng(1).integers(-3, 4, N_SHIFTS) * ULP * np.r_[0, np.ones(N_SHIFTS - 1)]
+
+
+def test_passes_with_equal_parts_of_prompts_are_as_large_whatever_the_last_digits_of_a_prompt() -> None:
+    rates = {pool.name: pool.rates for pool in planning_problem(small_with({})).pools}
+    found = set()
+    for factor in shifts():
+        tokens = np.array([3_000.0, 9_000.0, 60_000.0]) * factor
+        asked = RequestKinds(tokens, np.array([0.5, 0.3, 0.2]), 50.0, 2_500.0)  # prefill takes longer than decode
+        (load,) = even_loads(rates["near"], rates["decode"], [(1.0, asked)], inf)
+        found.add(round(load.loop.tokens_per_pass, 6))
+    assert len(found) == 1
+    assert found.pop() < 0.5 * 20 * (1 + 20_000 / 49)  # far fewer than beside the largest batch, which serves no more
+
+
+def test_times_to_first_token_do_not_hang_on_the_last_digits_of_prompts() -> None:
+    rng = np.random.default_rng(2)
+    tokens = np.sort(np.exp(rng.normal(9.0, 1.0, 48)))
+    loop = PassLoop(lambda p, b: np.asarray(0.012 + 4e-5 * p + 1e-4 * b), 8192.0, 64)
+    found = []
+    for factor in shifts()[:4]:
+        prompts = Prompts(tokens * factor, np.full(48, 1 / 48), 0.012 + 4e-5 * tokens, 300.0)
+        times = colocated_queue(loop, prompts, 0.9).ttft
+        found.append([times.mean_s, *(times.quantile_s(q) for q in (0.5, 0.9, 0.99))])
+    assert np.ptp(found, axis=0) / np.min(found, axis=0) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_of_opponents_as_good_as_each_other_the_first_is_named() -> None:
+    problem = planning_problem(small())
+    plan = planned_at(problem, solved(problem, 20.0))
+    less = 0.9 * plan.max_throughput_req_per_s
+    for factor in (1 - 2 * ULP, 1.0, 1 + 2 * ULP):
+        rivals = tuple(
+            Baseline(**dict(plan) | {"max_throughput_req_per_s": most}, name=name, title=name, ratio=1 / 0.9)
+            for name, most in (("equal-bill-colocated", less), ("colocated", less * factor))
+        )
+        found = disaggregation(problem.scenario, plan, 0.0, Compared(rivals, (), frozenset(), frozenset()))
+        assert found is not None
+        assert found.opponent == "equal-bill-colocated"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, {"objective": "min-cost", "demand_req_per_s": 2.0}])
+def test_a_plan_is_the_same_where_measured_times_change_in_their_last_digits(changes: dict[str, object]) -> None:
+    seconds, answers = small().measured["home"].prefill.seconds, []
+    for factor in shifts()[:3]:
+        shifted = {"measured.home.prefill.seconds": [float(s * factor) for s in seconds]}
+        answer = optimize(small_with({**changes, **shifted})).answer()
+        del answer["gap"]  # how far a solver went below its tolerance
+        answers.append(rounded(answer))
+    assert answers[1:] == answers[:-1]
