@@ -33,9 +33,10 @@ def words(of: Plan, target: Target, *parameters: str) -> str:
 
 
 def two(stack: str | None, **changes: Any) -> Plan:
-    told = {"stack": stack, "engine": PLANNED, **changes}
+    counted = None if stack is None or stack == "datasheet" else stack.partition("-")[0]
+    told = {"stack": stack, "engine": PLANNED.model_copy(update={"accounting": counted}), **changes}
     return plan(
-        "memory", (pool("prefill", "prefill", **told), pool("decode", "decode", **{**told, "batch_limit": 900}))
+        "memory", (pool("prefill", "prefill", **told), pool("decode", "decode", **{"batch_limit": 900, **told}))
     )
 
 
@@ -68,21 +69,44 @@ def test_what_was_measured_is_told_nothing_of_memory() -> None:
     assert not any(flag in found for flag in (*MEMORY_FLAGS, "--max-model-len", "--max-num-batched-tokens"))
 
 
-def test_more_sequences_than_memory_was_counted_for_are_said_and_not_asked() -> None:
-    page = exported(two("vllm-9.9"), "vllm")["NOT_EXPRESSED.md"]
-    assert "decode: the plan decodes up to 900 sequences together" in page
-    assert "900" not in words(two("vllm-9.9"), "vllm")
+def test_an_engine_is_told_every_sequence_that_the_plan_decodes_together_and_passes_that_hold_them() -> None:
+    """4,096 tokens of a pass hold 4,096 sequences; a stack that does not say how many run may plan more."""
+    unsaid = PLANNED.model_copy(update={"most_running": None})
+    found = words(two("datasheet", engine=unsaid, batch_limit=5000), "vllm")
+    assert "--max-num-seqs 5000" in found
+    assert "--max-num-batched-tokens 5000" in found
+    assert "--max-num-seqs 900" in words(two("vllm-9.9"), "vllm")
 
 
-def planned() -> Plan:
-    """Two GPUs that prefill and eight that decode a model of 70B in fp8, all on the roofline of vLLM."""
+@pytest.mark.parametrize("most", [8, 16])
+def test_a_plan_decodes_no_more_together_than_its_engine_admits(most: int) -> None:
+    """A pass of so few tokens holds no more sequences; memory and the limit of a step would."""
+    narrow = {"like": "vllm", "chunk_tokens": most, "source": "short passes"}
+    of = planned("narrow", **{"stacks.narrow": narrow})
+    decode = {pool.name: pool for pool in of.pools}["decode"]
+    assert decode.engine is not None
+    assert decode.engine.most_running == decode.batch_limit == most
+    told = [options(command) for command in commands_of(of)]
+    assert {(one["--max-num-seqs"], one["--max-num-batched-tokens"]) for one in told} == {(str(most), str(most))}
+
+
+def test_a_fraction_of_an_own_stack_is_in_the_sense_of_the_engine_that_it_is_like() -> None:
+    mine = {"like": "sglang", "memory_fraction": 0.9, "source": "as we run it"}
+    of = planned("mine", **{"stacks.mine": mine})
+    assert not any("--gpu-memory-utilization" in command for command in commands_of(of))
+    assert "Memory of " in exported(of, "vllm")["NOT_EXPRESSED.md"]
+
+
+def planned(stack: str = "vllm", **changes: Any) -> Plan:
+    """Two GPUs that prefill and eight that decode a model of 70B in fp8, all on the roofline of a stack."""
     pools = ("fast", "near", "decode")
     changes = {
+        **changes,
         "model.profile": "llama-3.1-70b",
         "model.precision": "fp8",
         "measured": {},
         "sites.local.accelerators": {FAST: 24, HOME: 40},
-        **{f"pools.{name}.stack": "vllm" for name in pools},
+        **{f"pools.{name}.stack": stack for name in pools},
         **{f"pools.{name}.hardware": FAST for name in pools},
         **{f"pools.{name}.accelerators_per_instance": 2 for name in pools},
         **{f"pools.{name}.layout": "tp=2" for name in pools},
@@ -93,8 +117,7 @@ def planned() -> Plan:
 def test_flags_of_an_export_are_what_a_prediction_counts_with() -> None:
     of = planned()
     assert all(one.engine for one in of.pools)
-    texts = [text for name, text in exported(of, "vllm").items() if name.endswith("compose.yaml")]
-    commands = [command for text in texts for command in services(text)]
+    commands = commands_of(of)
     assert len(commands) == sum(one.n_instances for one in of.pools)
     for told in {tuple(sorted(options(command).items())): options(command) for command in commands}.values():
         asked = PredictQuestion(
@@ -113,6 +136,12 @@ def test_flags_of_an_export_are_what_a_prediction_counts_with() -> None:
         assert longest is not None
         assert int(told["--max-model-len"]) == min(longest, 131_072)
         assert int(told["--max-num-seqs"]) <= 1024
+
+
+def commands_of(of: Plan) -> list[list[str]]:
+    """Command lines of every engine of an export for vLLM."""
+    texts = [text for name, text in exported(of, "vllm").items() if name.endswith("compose.yaml")]
+    return [command for text in texts for command in services(text)]
 
 
 def services(text: str) -> list[list[str]]:

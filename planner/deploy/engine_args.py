@@ -8,8 +8,6 @@ from planner.deploy.versions import ENGINES, UCX_ANY, UCX_RDMA, UCX_TCP, EngineN
 
 BOOTSTRAP_PORT = 8998
 SIDE_CHANNEL_PORT = 5600
-ACCOUNTINGS = ("vllm", "sglang", "trtllm")
-"""Engines, each with a sense of its own of a part of the memory."""
 KV_ROLES: Mapping[Duty, str] = {"prefill": "kv_producer", "decode": "kv_both", "both": "kv_both"}
 
 
@@ -86,16 +84,14 @@ def _batch(unit: Unit, engine: EngineName) -> Iterator[str]:
     """Most sequences at once; vLLM counts those of one attention replica, SGLang those of the instance.
 
     vLLM takes no more sequences than tokens of a pass, which no pass could have either: each takes a token. It holds
-    logits for every sequence that it may have, so it may have no more than memory was counted for.
+    logits for every sequence that it may have, so one without a batch is told how many memory was counted for.
     """
-    limit, told = unit.pool.batch_limit if unit.role != "prefill" else None, unit.pool.engine
-    counted = told.most_running if told is not None and is_planned_for(unit, engine) else None
-    if engine == "sglang":
-        most = limit
-    else:
-        each = -(-limit // unit.layout.dp) if limit else None
-        most = min((n for n in (each, counted) if n), default=None)
-        most = most and min(most, unit.tokens_per_pass or most)
+    told = unit.pool.engine
+    most = None if unit.role == "prefill" else unit.pool.batch_limit
+    if engine == "vllm":
+        counted = told.most_running if told is not None and is_planned_for(unit, engine) else None
+        each = unit.replica_batch or counted
+        most = each and min(each, unit.tokens_per_pass or each)
     if most:
         yield from (ENGINES[engine].flag("batch"), str(most))
 
@@ -114,9 +110,8 @@ def _passes(unit: Unit, engine: EngineName) -> Iterator[str]:
 
 
 def is_planned_for(unit: Unit, engine: EngineName) -> bool:
-    """Whether a pool's memory was counted as an engine counts it, or as nobody else does."""
-    planned = (unit.pool.stack or "").partition("-")[0]
-    return planned == engine or planned not in ACCOUNTINGS
+    """Whether a pool's memory was counted as an engine counts it, or as no engine does."""
+    return unit.pool.engine is None or unit.pool.engine.accounting in (None, engine)
 
 
 def _memory(unit: Unit, engine: EngineName) -> Iterator[str]:

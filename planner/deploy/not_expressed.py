@@ -288,13 +288,6 @@ def _assumed(deployment: Deployment, target: Target, engine: EngineName) -> Iter
 
 def _other_memory(deployment: Deployment, engine: EngineName) -> Iterator[str]:
     """Memory that was planned by the accounting of another engine."""
-    for unit in deployment.units:
-        told, limit = unit.pool.engine, unit.pool.batch_limit or 0
-        if engine == "vllm" and told and is_planned_for(unit, engine) and limit > told.most_running * unit.layout.dp:
-            yield (
-                f"{unit.pool.name}: the plan decodes up to {limit:,} sequences together, and its memory is counted for "
-                f"logits of {told.most_running:,} on a replica: {ENGINES[engine].name} takes no more at once."
-            )
     others = [unit for unit in deployment.units if unit.pool.engine and not is_planned_for(unit, engine)]
     if others:
         own = ENGINES[engine]

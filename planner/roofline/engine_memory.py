@@ -26,14 +26,20 @@ DRIVER_BYTES = 0.5 * GIB
 """What nvidia-smi counts as an accelerator's and CUDA does not give, its "Reserved": an H100 of 81,559 MiB has a
 total capacity of 79.1 GiB in PyTorch's messages."""
 CONTEXT_BYTES = 0.5 * GIB
-"""A process's CUDA context with its loaded kernels; assumed."""
-BUFFER_BYTES = 0.5 * GIB
-"""Buffers of attention kernels outside PyTorch: vllm/utils/mem_utils.py, memory_profiling, its quantitative example."""
+"""A process's CUDA context, assumed: stacks of 1 KiB for each of the 2,048 threads of 132 multiprocessors are 0.26 GiB
+of an H100, and code and the driver's own tables are taken for as much again."""
+PROFILED_BYTES = 0.5 * GIB
+"""What a profile run adds outside PyTorch, kernels that are loaded and their buffers: as much as in the quantitative
+example of vLLM's memory_profiling (utils/mem_utils.py; 0.10.1.1: utils/__init__.py)."""
 COMMUNICATOR_BYTES = 0.5 * GIB
-"""Buffers of one NCCL communicator: the same example."""
-N_COMMUNICATORS = 2
-"""Of a rank that communicates: torch.distributed's, and PyNcclCommunicator of vLLM and SGLang
-(distributed/device_communicators/pynccl.py of both)."""
+"""Buffers of one NCCL communicator: the same example before its profile run, when only PyNccl's exists."""
+VLLM_COMMUNICATORS = 2
+"""Of a rank that communicates: PyNcclCommunicator of the tensor parallel group from the start, and torch.distributed's
+of the same ranks from when logits are first gathered (distributed/device_communicators/base_device_communicator.py)."""
+SGLANG_COMMUNICATORS = 1
+"""That exist before weights are loaded: PyNcclCommunicator; torch.distributed's follow with the first batch."""
+TRTLLM_COMMUNICATORS = 1
+"""Assumed."""
 SGLANG_UNKNOWN_FRACTION = 0.88
 """SGLang's static fraction where it does not know the memory."""
 GRAPH_BATCHES = ((20, 8, 8), (35, 24, 80), (60, 32, 160), (160, 256, 512))
@@ -52,8 +58,8 @@ class MemorySettings:
     """Part of the memory that is used, in that engine's sense; None: as the engine chooses."""
     runtime_bytes: float | None = None
     """Stated in place of an accounting: what the process takes beside eight rows of activations [B]."""
-    most_running: int = MOST_RUNNING
-    """Most sequences of an attention replica."""
+    most_running: int | None = None
+    """Most sequences of an attention replica; None: the stack does not say."""
     sampler_bytes_per_logit: float = 0.0
     """Bytes that the sampler of a profile run holds per sequence and word of the vocabulary [B]."""
     expert_multiples: tuple[int, int] | None = None
@@ -61,7 +67,9 @@ class MemorySettings:
     divides_pass: bool = False
     """Whether attention replicas share the tokens of a pass that the engine is told."""
 
-    def used_fraction(self, memory_bytes: float, layout: Layout, chunk_tokens: float, *, has_experts: bool) -> float:
+    def used_fraction(
+        self, memory_bytes: float, layout: Layout, chunk_tokens: float, *, has_experts: bool, has_drafter: bool = False
+    ) -> float:
         """Part of the memory that is used: stated, or the engine's choice on an accelerator."""
         if self.fraction is not None:
             return self.fraction
@@ -70,7 +78,7 @@ class MemorySettings:
         if self.runtime_bytes is not None:
             return SGLANG_UNKNOWN_FRACTION
         told = chunk_tokens * layout.dp_size if self.divides_pass else chunk_tokens
-        return static_fraction(memory_bytes, layout, told, has_experts=has_experts)
+        return static_fraction(memory_bytes, layout, told, has_experts=has_experts, has_drafter=has_drafter)
 
 
 def memory_settings(settings: StackSettings) -> MemorySettings:
@@ -80,7 +88,7 @@ def memory_settings(settings: StackSettings) -> MemorySettings:
         settings.memory_accounting,
         settings.memory_fraction,
         None if runtime is None else runtime * GB,
-        settings.most_running or MOST_RUNNING,
+        settings.most_running,
         settings.sampler_bytes_per_logit or 0.0,
         settings.expert_multiples,
         settings.divides_pass or False,
@@ -110,12 +118,19 @@ class Rank:
     chunk_tokens: float
     """Most tokens of a pass on an attention replica [tokens]."""
     settings: MemorySettings
+    has_drafter: bool = False
+    """Whether what drafts has weights of its own on it."""
 
     @property
     def fraction(self) -> float:
         """Part of the memory that is used."""
-        has_experts = self.model.architecture.moe is not None
-        return self.settings.used_fraction(self.memory_bytes, self.layout, self.chunk_tokens, has_experts=has_experts)
+        return self.settings.used_fraction(
+            self.memory_bytes,
+            self.layout,
+            self.chunk_tokens,
+            has_experts=self.model.architecture.moe is not None,
+            has_drafter=self.has_drafter,
+        )
 
 
 def held(rank: Rank) -> Held:
@@ -151,23 +166,24 @@ def vllm_memory(rank: Rank) -> Held:
     Equation:
         usable u (M - driver), u gpu_memory_utilization; workspace: the peak of a profile run of max_num_batched_tokens
         and max_num_seqs, max(pass, hidden states + min(tokens, sequences) V b), b bytes of the sampler per logit, and
-        what is not PyTorch's: attention buffers, and NCCL's where ranks communicate
+        what is not PyTorch's: what the run loads, and NCCL's where ranks communicate
 
     Valid:
-        The CUDA context lies outside: the first snapshot is taken after it is made. CUDA graphs lie outside until
-        0.20, and from 0.21 on inside, in place of most of the sampler's bytes.
+        Of versions up to 0.10, which take the most. The CUDA context lies outside: the first snapshot is taken after
+        it is made. Later versions take their first snapshot after NCCL's first communicator and sample in place, and
+        from 0.21 on count CUDA graphs, which lie outside before: they leave more for caches than is counted here.
 
     Source:
         vllm 0.10.1.1, 0.19.0, 0.33.0: v1/worker/gpu_worker.py (init_device, determine_available_memory),
         v1/worker/gpu_model_runner.py (profile_run, _dummy_sampler_run), utils/mem_utils.py (memory_profiling).
     """
     architecture, tokens = rank.model.architecture, rank.chunk_tokens
-    rows = min(tokens, rank.settings.most_running)
+    rows = min(tokens, rank.settings.most_running or MOST_RUNNING)
     logits = rows * (architecture.vocab_size or 0) * rank.settings.sampler_bytes_per_logit
     states = ACTIVATION_BYTES * tokens * (architecture.hidden_size or 0)
     peak = max(pass_bytes(architecture, rank.layout, tokens), states + logits)
     usable = rank.fraction * (rank.memory_bytes - DRIVER_BYTES)
-    return Held(usable, peak + BUFFER_BYTES + _communication_bytes(rank.layout))
+    return Held(usable, peak + PROFILED_BYTES + _communication_bytes(rank.layout, VLLM_COMMUNICATORS))
 
 
 def sglang_memory(rank: Rank) -> Held:
@@ -175,13 +191,15 @@ def sglang_memory(rank: Rank) -> Held:
 
     Equation:
         cache f P - weights, f mem_fraction_static, P free memory before the model is loaded, M less the driver's, the
-        CUDA context and communication; activations and graphs live in the (1 - f) P that are not static
+        CUDA context and communication; activations, graphs and attention buffers live in the (1 - f) P that are not
+        static
 
     Source:
-        sglang 0.5.9: srt/model_executor/model_runner_kv_cache_mixin.py (profile_max_num_token); 0.5.23:
-        srt/mem_cache/kv_cache_configurator.py (_profile_available_bytes).
+        sglang 0.5.9: srt/model_executor/model_runner.py (init_torch_distributed, initialize),
+        model_runner_kv_cache_mixin.py (profile_max_num_token); 0.5.23: srt/mem_cache/kv_cache_configurator.py
+        (_profile_available_bytes).
     """
-    before = CONTEXT_BYTES + BUFFER_BYTES + _communication_bytes(rank.layout)
+    before = CONTEXT_BYTES + _communication_bytes(rank.layout, SGLANG_COMMUNICATORS)
     return Held(rank.fraction * (rank.memory_bytes - DRIVER_BYTES), rank.fraction * before)
 
 
@@ -196,24 +214,29 @@ def trtllm_memory(rank: Rank) -> Held:
         TensorRT-LLM, tensorrt_llm/_torch/pyexecutor/_util.py (KvCacheCreator), not checked against code.
     """
     passes = pass_bytes(rank.model.architecture, rank.layout, rank.chunk_tokens)
-    workspace = CONTEXT_BYTES + BUFFER_BYTES + _communication_bytes(rank.layout) + passes
+    outside = CONTEXT_BYTES + PROFILED_BYTES + _communication_bytes(rank.layout, TRTLLM_COMMUNICATORS)
+    workspace = outside + passes
     usable = rank.memory_bytes - DRIVER_BYTES
     free = max(usable - workspace - rank.weights_bytes, 0.0)
     return Held(usable, workspace + (1 - rank.fraction) * free)
 
 
-def static_fraction(memory_bytes: float, layout: Layout, told_tokens: float, *, has_experts: bool) -> float:
+def static_fraction(
+    memory_bytes: float, layout: Layout, told_tokens: float, *, has_experts: bool, has_drafter: bool = False
+) -> float:
     """SGLang's mem_fraction_static where nobody states one.
 
     Equation:
         round((M - R) / M, 3); R in MiB: 512 + 1.5 max(tokens, 2048) + 2 G + 128 tp pp, and with attention replicas
-        3 G dp, or 4.5 G dp where G > 300; at least 10 GiB on more than 60 GiB; G the largest batch of a CUDA graph
+        3 G dp, or 4.5 G dp where G > 300; at least 10 GiB on more than 60 GiB; G the largest batch of a CUDA graph;
+        2,048 more where a model or MTP layer drafts
 
     Args:
         memory_bytes: as nvidia-smi reports it [B].
         layout: parallel sizes.
         told_tokens: chunked_prefill_size, of all attention replicas together [tokens].
         has_experts: whether replicas share experts, and so are counted inside tensor parallelism.
+        has_drafter: whether what drafts has weights, as MTP layers have and n-grams have not.
 
     Returns:
         Fraction of the memory; 0 where the reserve is more than that.
@@ -233,6 +256,8 @@ def static_fraction(memory_bytes: float, layout: Layout, told_tokens: float, *, 
         reserve += graph * replicas * (4.5 if graph > 300 else 3)
     if memory > 60 * 1024:
         reserve = max(reserve, 10 * 1024)
+    if has_drafter:
+        reserve += 2 * 1024
     return max(round((memory - reserve) / memory, 3), 0.0)
 
 
@@ -317,5 +342,5 @@ def expert_padding(model: ModelProfile, layout: Layout, precision: str | None, s
     return padded[0] * padded[1] / (hidden * width)
 
 
-def _communication_bytes(layout: Layout) -> float:
-    return N_COMMUNICATORS * COMMUNICATOR_BYTES if layout.n_accelerators > 1 else 0.0
+def _communication_bytes(layout: Layout, n_communicators: int) -> float:
+    return n_communicators * COMMUNICATOR_BYTES if layout.n_accelerators > 1 else 0.0

@@ -1,7 +1,7 @@
 """Service times of one instance: how long a prefill takes, what it hands over, how fast decode goes."""
 
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf, isfinite, isinf
 from typing import Literal
 
 import numpy as np
@@ -100,10 +100,12 @@ class Setup:
         own, products = served.weights_precision, served.product_precision
         emulated = None if products == own else products
         longest = served.longest_request
+        counted = served.memory_settings
         engine = EngineSettings(
+            accounting=None if counted.runtime_bytes is not None else counted.accounting,
             memory_fraction=served.memory_fraction,
             tokens_per_pass=int(served.chunk_tokens),
-            most_running=served.memory_settings.most_running,
+            most_running=None if isinf(served.most_running) else int(served.most_running) // served.n_places,
             longest_tokens=int(longest) if isfinite(longest) else None,
         )
         return cls(stack, str(served.layout), own, served.kv_precision, emulated, engine)

@@ -108,7 +108,7 @@ def memory_fit(
         loaded["experts"] *= 1 + redundant_experts / moe.n_experts
     vocabulary = sum(loaded.get(part, 0.0) for part in VOCABULARY)
     weights = beside_bytes + _fullest_stage(model, sum(loaded.values()) - vocabulary, vocabulary, layout.pp_size)
-    found = held(Rank(model, memory_bytes, layout, weights, chunk_tokens, settings))
+    found = held(Rank(model, memory_bytes, layout, weights, chunk_tokens, settings, beside_bytes > 0))
     return MemoryFit(found.usable_bytes, weights, found.workspace_bytes)
 
 

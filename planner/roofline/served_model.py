@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -172,7 +173,11 @@ class ServedModel:
         """Part of the memory that the engine is told to use, or chooses."""
         has_experts = self.model.architecture.moe is not None
         return self.memory_settings.used_fraction(
-            self.chip.memory_bytes, self.layout, self.chunk_tokens, has_experts=has_experts
+            self.chip.memory_bytes,
+            self.layout,
+            self.chunk_tokens,
+            has_experts=has_experts,
+            has_drafter=self.drafter is not None,
         )
 
     def _memory_of(
@@ -194,6 +199,15 @@ class ServedModel:
     def n_places(self) -> int:
         """Prompts that a pass takes at once: one per attention replica."""
         return self.layout.dp_size
+
+    @property
+    def most_running(self) -> float:
+        """Most sequences that the engine admits on all replicas; infinite where its stack does not say.
+
+        Each takes a token of a decode step at least, so a pass of fewer tokens holds fewer.
+        """
+        stated = self.memory_settings.most_running
+        return inf if stated is None else self.n_places * min(stated, self.chunk_tokens)
 
     def prompts_per_pass(self, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0.0) -> FloatArray:
         """Prompts alike that a full pass takes: on each replica as many as its tokens, or else the memory, allow.
@@ -370,11 +384,11 @@ class ServedModel:
         return longest_request(self.cached_model, self.memory, self.layout, self.kv_precision)
 
     def largest_batch_within(self, context_tokens: float, tpot_s: float) -> int:
-        """Largest batch that fits the memory and keeps the time per token within a limit; 0 where no sequence does.
+        """Largest batch that the engine admits, fits the memory and keeps the time per token within a limit, or 0.
 
         Equation:
-            max B with B <= memory limit and step(B) / tokens per step <= TPOT limit, by bisection: a step never gets
-            faster with more sequences
+            max B with B <= memory limit, B <= sequences that the engine admits, and step(B) / tokens per step <= TPOT
+            limit, by bisection: a step never gets faster with more sequences
 
         Args:
             context_tokens: context of every sequence [tokens].
@@ -383,7 +397,7 @@ class ServedModel:
         Returns:
             Sequences.
         """
-        low, high = 0, int(self.largest_batch(context_tokens))
+        low, high = 0, int(min(float(self.largest_batch(context_tokens)), self.most_running))
         while low < high:
             # 32 candidates at a time: passes are timed together.
             tried = np.unique(np.linspace(low + 1, high, 32).astype(int))

@@ -9,7 +9,7 @@ import numpy as np
 from planner.profiles import ModelProfile
 from planner.results.prediction import AcceleratorMemory, LargestBatch
 from planner.roofline.chip import FORMATS
-from planner.roofline.engine_memory import Rank, held, memory_settings
+from planner.roofline.engine_memory import MOST_RUNNING, Rank, held, memory_settings
 from planner.roofline.kv_cache import BYTES_PER_VALUE
 from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.roofline.layout import Layout
@@ -221,7 +221,7 @@ def _other_settings(asked: Instance, tokens: int) -> Iterator[str]:
         if asked.has_shapes and fraction > asked.served.memory_fraction and _holds(told, asked.layout, tokens):
             yield f"{fraction:g} of the memory (--memory-fraction {fraction:g})"
             break
-    now = memory_settings(asked.stack.settings).most_running
+    now = asked.stack.settings.most_running or MOST_RUNNING
     for fewer in (now >> halvings for halvings in range(1, now.bit_length())):
         told = replace(asked, stack=asked.stack.told({"most_running": fewer}))
         if fewer >= FEWEST_RUNNING and _holds(told, asked.layout, tokens):

@@ -144,7 +144,7 @@ def decode_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, 
     """Decode alone; None where no step is as short as promised."""
     requests = question.requests
     kept, context = requests.mean_tokens + requests.output_tokens, requests.mean.context_tokens
-    most = int(one.largest_batch(kept))
+    most = int(min(float(one.largest_batch(kept)), one.most_running))
     sizes = np.unique(np.round(np.geomspace(1, most, N_BATCHES)))
     steps_s = one.token_time(sizes, np.full(sizes.shape, context)).total_s
     kept_sizes = sizes[steps_s <= (question.tpot_s or inf)]
