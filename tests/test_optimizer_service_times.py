@@ -8,6 +8,7 @@ from planner.optimizer import optimize, planning_problem
 from planner.optimizer.resolution import whole_work_s
 from planner.profiles import hardware_profile, model_profile
 from planner.roofline import Chip, Layout, ServedModel, stack
+from planner.roofline.engine_memory import memory_settings
 from planner.scenario import Scenario, read_scenario
 
 INFERRED = "model.profile=prfaas-1t-inferred"
@@ -29,7 +30,7 @@ def served(hardware: str, name: str) -> ServedModel:
         "fp8",
         "bf16",
         settings.chunk_tokens,
-        settings.memory_fraction,
+        memory_settings(settings),
     )
 
 

@@ -16,6 +16,7 @@ from planner.profiles import (
     profile_names,
 )
 from planner.roofline import Chip, Layout, Operator, ServedModel, total_flop
+from planner.roofline.engine_memory import memory_settings
 from planner.roofline.operators import pass_operators
 from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import prefill_passes
@@ -41,7 +42,7 @@ def served(
         found.factors,
         precision=precision,
         chunk_tokens=found.settings.chunk_tokens,
-        memory_fraction=found.settings.memory_fraction,
+        memory_settings=memory_settings(found.settings),
     )
 
 

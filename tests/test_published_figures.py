@@ -7,7 +7,7 @@ What is not stated here of a deployment, such as a batch, was not published to o
 docs/explanation/calibration.md without a test.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -34,6 +34,8 @@ class Published:
     """Of a prefill; None: it is of decode."""
     batch_per_accelerator: int = 0
     context_tokens: int = 0
+    memory_fraction: float | None = None
+    """Assumed to be stated where SGLang's own choice leaves room for a single prompt; None: SGLang's choice."""
 
     def __str__(self) -> str:
         what = f"prefill-{self.prompt_tokens}" if self.prompt_tokens else f"decode-{self.context_tokens}"
@@ -61,7 +63,7 @@ WITHIN = (
     decode(PROFILE, wide("deepseek-v3", "h800-sxm", 128), 18598 / 8, 128, 4096),
     decode(INFRA, wide("deepseek-v3", "h800-sxm", 144), 14800 / 8, 88, 4989),
     decode(KIMI, wide("kimi-k2", "h200-sxm", 96), 288000 / 96, 480, 2050),
-    prefill(H20, ("deepseek-v3", "h20-96gb", "tp=8"), 16500 / 8, 4096),
+    replace(prefill(H20, ("deepseek-v3", "h20-96gb", "tp=8"), 16500 / 8, 4096), memory_fraction=0.88),
 )
 """The batch of day 6 follows from 20 to 22 tokens per second and user, 21 of 14,800 per node."""
 SHORT = (prefill(KIMI, wide("kimi-k2", "h200-sxm", 32), 224000 / 32, 2048),)
@@ -78,6 +80,7 @@ def predicted(figure: Published) -> float:
         figure.hardware,
         layout=figure.layout,
         stack="sglang",
+        memory_fraction=figure.memory_fraction,
         tokens=(figure.prompt_tokens or 1024,),
         batch=(figure.batch_per_accelerator * n or 1,),
         context_tokens=figure.context_tokens or 4096,

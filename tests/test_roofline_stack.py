@@ -6,7 +6,8 @@ import pytest
 from planner.errors import InputError
 from planner.profiles import model_profile, profile_names, stack_profile
 from planner.roofline import FACTOR_NAMES, Layout, best_stack, factors_of, memory_fit, stack, weights_bytes
-from planner.roofline.memory_fit import RUNTIME_BYTES, largest_batch
+from planner.roofline.engine_memory import RUNTIME_BYTES, MemorySettings
+from planner.roofline.memory_fit import largest_batch
 
 
 def test_every_shipped_stack_gives_every_factor_in_si_units() -> None:
@@ -84,7 +85,7 @@ def test_weights_of_a_rank_follow_from_the_layout() -> None:
 
 def test_a_trillion_fp8_weights_lack_the_bytes_that_eight_small_accelerators_do_not_have() -> None:
     model = model_profile("kimi-k2")
-    fit = memory_fit(model, 96e9, Layout(tp_size=8), memory_fraction=0.9)
+    fit = memory_fit(model, 96e9, Layout(tp_size=8), settings=MemorySettings(fraction=0.9))
     assert not fit.fits
     lacking = fit.weights_bytes + fit.workspace_bytes - 0.9 * 96e9
     assert fit.lacking_bytes == pytest.approx(lacking)

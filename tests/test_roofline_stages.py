@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from planner.profiles import hardware_profile, model_profile, profile_names
 from planner.roofline import Chip, Layout, ServedModel, altered, memory_fit, stack, weights_bytes
+from planner.roofline.engine_memory import MemorySettings, memory_settings
 from planner.roofline.factors import DATASHEET
 from planner.roofline.stages import mixers_by_stage, slowest_stage_fraction, stage_sizes
 
@@ -79,17 +80,18 @@ def test_many_chunks_take_the_share_of_the_longest_stage_each() -> None:
 
 def test_a_small_memory_holds_a_model_only_beside_a_small_runtime() -> None:
     layout = Layout(tp_size=4, dp_size=8, pp_size=8, ep_size=32)
+    own_process = MemorySettings(runtime_bytes=20e6)
     usual = memory_fit(KIMI, 0.5e9, layout, precision="fp8", chunk_tokens=256)
-    own = memory_fit(KIMI, 0.5e9, layout, precision="fp8", chunk_tokens=256, runtime_bytes=20e6)
+    own = memory_fit(KIMI, 0.5e9, layout, precision="fp8", chunk_tokens=256, settings=own_process)
     assert not usual.fits
     assert own.fits
     assert own.cache_bytes - usual.cache_bytes == pytest.approx(2e9 - 20e6)
 
 
 def test_a_stack_may_state_what_its_process_takes_of_the_memory() -> None:
-    assert stack("vllm").runtime_bytes == 2e9
     own = altered(stack("vllm"), "own", {"kernel_latency_us": 1.5}, {"runtime_gb": 0.5, "chunk_tokens": None})
-    assert (own.runtime_bytes, own.settings.chunk_tokens) == (0.5e9, stack("vllm").settings.chunk_tokens)
+    assert memory_settings(own.settings).runtime_bytes == 0.5e9
+    assert own.settings.chunk_tokens == stack("vllm").settings.chunk_tokens
     assert own.factors.kernel_latency_s == pytest.approx(1.5e-6)
     assert own.factors.tile_rows == stack("vllm").factors.tile_rows
     assert own.calibration is None

@@ -42,6 +42,14 @@ def predict(
     source: Annotated[
         str | None, typer.Option(metavar="NAME", help="Add the overhead of this harness or table to every prefill.")
     ] = None,
+    memory_fraction: Annotated[
+        float | None,
+        typer.Option(metavar="F", help="Part of an accelerator's memory that the engine is told to use; as its stack."),
+    ] = None,
+    chunk_tokens: Annotated[int | None, typer.Option(metavar="N", help="Most tokens of a pass; as its stack.")] = None,
+    most_running: Annotated[
+        int | None, typer.Option(metavar="N", help="Most requests that a replica admits at once; as its stack.")
+    ] = None,
     tokens: Annotated[str, typer.Option(metavar="LIST", help="Prompt lengths, cached tokens included.")] = (
         "1024,8192,32768,131072"
     ),
@@ -75,6 +83,9 @@ def predict(
         kv_precision=kv_precision,
         stack=stack,
         source=source,
+        memory_fraction=memory_fraction,
+        chunk_tokens=chunk_tokens,
+        most_running=most_running,
         tokens=whole_numbers("--tokens", tokens),
         cached_tokens=cached,
         batch=whole_numbers("--batch", batch),

@@ -57,6 +57,20 @@ class Unit:
         return self.pool.role
 
     @property
+    def tokens_per_pass(self) -> int | None:
+        """Most tokens of a pass on an attention replica, where the plan says: at least one of each that decodes."""
+        told = self.pool.engine
+        if self.pool.tokens_per_pass is not None or told is None:
+            return self.pool.tokens_per_pass
+        return max(told.tokens_per_pass, self.replica_batch or 0)
+
+    @property
+    def replica_batch(self) -> int | None:
+        """Most sequences that an attention replica decodes together, where the plan says."""
+        limit = None if self.role == "prefill" else self.pool.batch_limit
+        return -(-limit // self.layout.dp) if limit else None
+
+    @property
     def kv_precision(self) -> str:
         """Number format of the KV cache."""
         return self.pool.kv_precision or self.model.kv_precision

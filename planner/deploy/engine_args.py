@@ -30,6 +30,7 @@ def engine_args(deployment: Deployment, unit: Unit, engine: EngineName, served_a
         *_precision(deployment, unit, engine),
         *_batch(unit, engine),
         *_passes(unit, engine),
+        *_memory(unit, engine),
         *_prefix_cache(deployment, unit, engine),
         *_drafts(deployment, unit, engine),
     ]
@@ -82,12 +83,16 @@ def is_converted(deployment: Deployment, unit: Unit) -> bool:
 def _batch(unit: Unit, engine: EngineName) -> Iterator[str]:
     """Most sequences at once; vLLM counts those of one attention replica, SGLang those of the instance.
 
-    vLLM takes no more sequences than tokens of a pass, which no pass could have either: each takes a token.
+    vLLM takes no more sequences than tokens of a pass, which no pass could have either: each takes a token. It holds
+    logits for every sequence that it may have, so one without a batch is told how many memory was counted for.
     """
-    tokens, limit = unit.pool.tokens_per_pass, unit.pool.batch_limit
-    if unit.role != "prefill" and limit:
-        each = -(-limit // unit.layout.dp) if engine == "vllm" else limit
-        most = each if tokens is None or engine != "vllm" else min(each, tokens)
+    told = unit.pool.engine
+    most = None if unit.role == "prefill" else unit.pool.batch_limit
+    if engine == "vllm":
+        counted = told.most_running if told is not None and is_planned_for(unit, engine) else None
+        each = unit.replica_batch or counted
+        most = each and min(each, unit.tokens_per_pass or each)
+    if most:
         yield from (ENGINES[engine].flag("batch"), str(most))
 
 
@@ -96,12 +101,32 @@ def _passes(unit: Unit, engine: EngineName) -> Iterator[str]:
 
     SGLang gives prompts passes of their own. Where the plan's times are of other software it is told to mix them.
     """
-    software, tokens = ENGINES[engine], unit.pool.tokens_per_pass
+    software, tokens = ENGINES[engine], unit.tokens_per_pass
     if tokens is not None:
         is_divided = engine == "sglang" and bool(unit.model.has_experts)
         yield from (software.flag("pass"), str(tokens * unit.layout.dp if is_divided else tokens))
     if engine == "sglang" and unit.role == "colocated" and (unit.pool.stack or "").partition("-")[0] != "sglang":
         yield software.flag("mixed")
+
+
+def is_planned_for(unit: Unit, engine: EngineName) -> bool:
+    """Whether a pool's memory was counted as an engine counts it, or as no engine does."""
+    return unit.pool.engine is None or unit.pool.engine.accounting in (None, engine)
+
+
+def _memory(unit: Unit, engine: EngineName) -> Iterator[str]:
+    """The part of the memory that the plan counts with, and the longest request that it can hold.
+
+    An engine does not start where the longest request that it admits has no room, and by default that is the model's.
+    """
+    told, software, limit = unit.pool.engine, ENGINES[engine], unit.model.context_limit_tokens
+    if told is None:
+        return
+    if is_planned_for(unit, engine):
+        yield from (software.flag("memory"), f"{told.memory_fraction:g}")
+    lengths = [tokens for tokens in (told.longest_tokens, limit) if tokens]
+    if lengths:
+        yield from (software.flag("length"), str(min(lengths)))
 
 
 def _prefix_cache(deployment: Deployment, unit: Unit, engine: EngineName) -> Iterator[str]:

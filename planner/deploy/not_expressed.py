@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from planner.deploy.deployment import Deployment, Group, Unit
-from planner.deploy.engine_args import is_converted
+from planner.deploy.engine_args import is_converted, is_planned_for
 from planner.deploy.hours import cron_triggers, follows, is_scaled
 from planner.deploy.refusals import LAUNCHED, ON_KUBERNETES, SEVERAL_NODES, Target, has_global_router
 from planner.deploy.versions import (
@@ -266,6 +266,7 @@ def _assumed(deployment: Deployment, target: Target, engine: EngineName) -> Iter
         elif DENSE in unit.pool.layout:
             yield f"{unit.pool.name}: engines lay dense MLPs out themselves, whatever {unit.pool.layout} says of them."
     yield from _other_software(deployment, engine)
+    yield from _other_memory(deployment, engine)
     converted = [unit for unit in deployment.units if is_converted(deployment, unit)]
     if converted:
         yield f"Weights of {_named(converted)} are made fp8 of bf16 while they load, without calibration."
@@ -283,6 +284,17 @@ def _assumed(deployment: Deployment, target: Target, engine: EngineName) -> Iter
         yield from _cluster_facts(deployment, target)
     elif not all(deployment.hosts_of(unit) for unit in deployment.units):
         yield "Machines are called after their pools: `--param hosts.POOL=NAME,NAME` says what they are."
+
+
+def _other_memory(deployment: Deployment, engine: EngineName) -> Iterator[str]:
+    """Memory that was planned by the accounting of another engine."""
+    others = [unit for unit in deployment.units if unit.pool.engine and not is_planned_for(unit, engine)]
+    if others:
+        own = ENGINES[engine]
+        yield (
+            f"Memory of {_named(others)} is planned as {others[0].pool.stack} counts it. {own.name} is told no "
+            f"`{own.flag('memory')}`: whether its own leaves as much for caches, its first log says."
+        )
 
 
 def _drafts(deployment: Deployment, model: ServedModel) -> Iterator[str]:

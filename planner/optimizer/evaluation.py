@@ -418,6 +418,7 @@ def setup_fields(pool: PoolSpec) -> dict[str, Any]:
         "stack": setup.stack,
         "precision": setup.precision,
         "kv_precision": setup.kv_precision,
+        "engine": setup.engine,
         "batch_limit": rates.decode.batch if rates.decode and not pool.is_prefill else None,
     }
 

@@ -133,6 +133,8 @@ def batch_limit_words(scenario: Scenario, pool: Pool, batch: int, decoded: Decod
     if asked.measured is not None or not asked.may_be_timed:
         return None
     limit_s, served = asked.longest_step_s, served_instance(asked)
+    if batch >= served.most_running:
+        return "the sequences that its engine admits"
     if limit_s is None or batch >= int(served.largest_batch(decoded.context_tokens)):
         return "memory"
     return f"the step of {number(limit_s / MILLI * pool.time_factor)} ms"

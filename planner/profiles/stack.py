@@ -11,6 +11,7 @@ from planner.schema import Fault, StrictModel, raise_faults
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 FactorBasis = Literal["calibrated", "measured", "quoted", "assumed"]
+Accounting = Literal["vllm", "sglang", "trtllm"]
 
 
 class Factor(StrictModel):
@@ -106,6 +107,8 @@ class WideSettings(StrictModel):
 
     chunk_tokens: Annotated[int, Field(ge=16, le=10**9)] | None = None
     """Most prompt tokens of one prefill pass on an attention replica [tokens]."""
+    memory_fraction: Share | None = None
+    """Part of an accelerator's memory that serving uses."""
     dispatch_precision: Literal["bf16", "fp8"] | None = None
     """Number format of activations on their way to experts."""
     combine_precision: Literal["bf16", "fp8"] | None = None
@@ -126,11 +129,21 @@ class StackSettings(StrictModel):
 
     chunk_tokens: Annotated[int, Field(ge=16, le=10**9)] = 8192
     """Most prompt tokens of one prefill pass [tokens]."""
-    memory_fraction: Share = 0.9
-    """Part of an accelerator's memory, as the device reports it, that serving uses."""
+    memory_accounting: Accounting | None = None
+    """Engine whose own accounting says what an accelerator holds beside weights and caches; absent: 2 GB, or
+    runtime_gb, and eight rows of activations per token of a pass."""
+    memory_fraction: Share | None = None
+    """Part of an accelerator's memory that serving uses: of all for vLLM (gpu_memory_utilization) and SGLang
+    (mem_fraction_static), for TensorRT-LLM of what is free beside weights and a pass (free_gpu_memory_fraction);
+    absent: 0.9, or what SGLang chooses by itself."""
     runtime_gb: NonNegative | None = None
-    """Memory of one accelerator that the serving process itself takes: context, graphs and communication buffers
-    [GB]; absent: 2, as on a GPU."""
+    """Memory of one accelerator that the serving process itself takes, in place of an accounting: context, graphs and
+    communication buffers [GB]."""
+    sampler_bytes_per_logit: NonNegative | None = None
+    """Bytes that vLLM's sampler holds per sequence and word of the vocabulary while memory is profiled [B]."""
+    expert_multiples: tuple[Whole, Whole] | None = None
+    """Multiples that the hidden size, and the width of experts on a rank, are padded to where their 4-bit weights alone
+    are quantised; absent: none."""
     reserves_output: bool = False
     """Whether a request reserves cache for its whole output when it is admitted; else it grows token by token."""
     quantized_kv: bool = False

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from planner.results.certified import Certified, Promise, Round
     from planner.results.current import BrokenStep, Current, Order, Step, StepRun, WayOn
+    from planner.results.engine_settings import EngineSettings
     from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
     from planner.results.explanation import ExplainedLine, Explanation, Ground, Topic
     from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
@@ -191,6 +192,7 @@ _LAZY = {
     "Plan": "plan",
     "PlannedAgain": "bottleneck",
     "PoolPlan": "plan",
+    "EngineSettings": "engine_settings",
     "PoolShares": "plan",
     "ServedModel": "plan",
     "Sweep": "plan",
@@ -336,6 +338,7 @@ __all__ = [
     "PlanSide",
     "PlanSweep",
     "PoolPlan",
+    "EngineSettings",
     "PoolSchedule",
     "PoolShares",
     "PoolRun",

@@ -24,12 +24,13 @@ from planner.ranges import (
 from planner.results.bottleneck import Bottleneck
 from planner.results.certified import Certified
 from planner.results.current import Current
+from planner.results.engine_settings import EngineSettings
 from planner.results.plan_inputs import PlanInputs
 from planner.results.schedule import Schedule
 from planner.results.slo_run import SloRun
 from planner.schema import StrictModel
 
-SELDOM = ("certified", "slo_run", "current", "schedule", "inputs")
+SELDOM = ("certified", "slo_run", "current", "schedule", "inputs", "engine")
 """Fields that are not printed where they say nothing."""
 
 
@@ -68,6 +69,8 @@ class PoolPlan(StrictModel):
     """Most tokens of a pass on an attention replica of a colocated instance; None for other roles."""
     model: ProfileName | None = None
     """Model that it serves, as `models` and classes call it."""
+    engine: EngineSettings | None = None
+    """What its engine is told, so that it has the memory planned; None where its times were measured."""
 
     @property
     def key(self) -> str:
@@ -455,7 +458,8 @@ class Plan(Fleet):
     def answer(self) -> dict[str, Any]:
         """The plan as JSON prints it, what identifies it first."""
         fields = self.model_dump(mode="json", by_alias=True)
-        for part in (fields, *fields["classes"]):
+        pools = [pool for fleet in (fields, *fields["baselines"]) for pool in fleet["pools"]]
+        for part in (fields, *fields["classes"], *pools):
             for name in SELDOM:
                 if part.get(name, part) is None:
                     del part[name]

@@ -4,7 +4,8 @@ from planner.roofline.asked import served_instance, stack_of
 from planner.roofline.chip import Chip
 from planner.roofline.closed_loop import SERVING_BENCHMARK, LoopTimes, closed_loop_latency
 from planner.roofline.colocated import MeanRequest, MixedPasses, linear_memory, mixed_passes
-from planner.roofline.colocated_engine import MOST_RUNNING, ColocatedEngine, colocated_engine
+from planner.roofline.colocated_engine import ColocatedEngine, colocated_engine
+from planner.roofline.engine_memory import MOST_RUNNING
 from planner.roofline.factors import FACTOR_NAMES, Factors
 from planner.roofline.instance import (
     DecodePoint,
@@ -47,7 +48,6 @@ from planner.roofline.stack import (
     expert_traffic,
     factors_of,
     product_formats,
-    runtime_bytes,
     settings_on,
     stack,
     versioned,
@@ -123,7 +123,6 @@ __all__ = [
     "expert_traffic",
     "settings_on",
     "product_formats",
-    "runtime_bytes",
     "served_instance",
     "stack",
     "stack_of",

@@ -6,6 +6,7 @@ from typing import Protocol
 from planner.errors import InputError, Problem
 from planner.profiles import HardwareProfile, ModelProfile, Speculation
 from planner.roofline.chip import Chip
+from planner.roofline.engine_memory import memory_settings
 from planner.roofline.layout import Layout
 from planner.roofline.served_model import ServedModel
 from planner.roofline.stack import AskedStack, OwnStack, Stack, asked_stack, expert_traffic
@@ -97,8 +98,7 @@ def served_instance(asked: AskedInstance) -> ServedModel:
         asked.precision,
         asked.kv_precision,
         asked.tokens_per_pass or settings.chunk_tokens,
-        settings.memory_fraction,
-        used.runtime_bytes,
+        memory_settings(settings),
         expert_traffic(settings),
         used.formats(asked.kv_precision),
         asked.speculation,

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 from planner.roofline.asked import AskedInstance, served_instance, stack_of
+from planner.roofline.engine_memory import MOST_RUNNING
 from planner.roofline.served_model import ServedModel
 from planner.roofline.stack import Stack
-
-MOST_RUNNING = 1024
-"""Of an attention replica, where a stack does not say."""
 
 
 @dataclass(frozen=True, eq=False)

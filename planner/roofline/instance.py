@@ -1,7 +1,7 @@
 """Service times of one instance: how long a prefill takes, what it hands over, how fast decode goes."""
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isfinite, isinf
 from typing import Literal
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.curves import Curve, PrefillService
 from planner.profiles import HardwareProfile, KvCurve, MeasuredInstance, ModelProfile, PrefillCurve
+from planner.results.engine_settings import EngineSettings
 from planner.roofline.chip import Chip
 from planner.roofline.kv_cache import BYTES_PER_VALUE, kv_bytes_curve
 from planner.roofline.served_model import ServedModel
@@ -90,13 +91,24 @@ class Setup:
     """Attention KV cache."""
     product_precision: str | None = None
     """What products run at where the accelerator has no unit for the weights' format; None: at that format."""
+    engine: EngineSettings | None = None
+    """What its engine is told for the memory counted."""
 
     @classmethod
     def of(cls, served: ServedModel, stack: str) -> "Setup":
         """How a served model is run under a stack."""
         own, products = served.weights_precision, served.product_precision
         emulated = None if products == own else products
-        return cls(stack, str(served.layout), own, served.kv_precision, emulated)
+        longest = served.longest_request
+        counted = served.memory_settings
+        engine = EngineSettings(
+            accounting=None if counted.runtime_bytes is not None else counted.accounting,
+            memory_fraction=served.memory_fraction,
+            tokens_per_pass=int(served.chunk_tokens),
+            most_running=None if isinf(served.most_running) else int(served.most_running) // served.n_places,
+            longest_tokens=int(longest) if isfinite(longest) else None,
+        )
+        return cls(stack, str(served.layout), own, served.kv_precision, emulated, engine)
 
 
 def emulation(hardware: HardwareProfile, weights: str, products: str) -> str:

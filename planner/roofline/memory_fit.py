@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.profiles import ModelProfile, WeightPart
+from planner.roofline.engine_memory import MemorySettings, Rank, expert_padding, held
 from planner.roofline.kv_memory import BLOCK_TOKENS, kv_bytes_per_rank
 from planner.roofline.layout import Layout
-from planner.roofline.operator import ACTIVATION_BYTES
 from planner.roofline.stages import slowest_stage_fraction
 from planner.roofline.weights import weights_bytes
 
@@ -18,10 +18,8 @@ DEALT_OUT: tuple[WeightPart, ...] = ("experts",)
 DENSE: tuple[WeightPart, ...] = ("dense_mlp", "shared_experts")
 COPIED: tuple[WeightPart, ...] = ("router", "latent", "norms")
 VOCABULARY: tuple[WeightPart, ...] = ("embedding", "lm_head")
-RUNTIME_BYTES = 2e9
-"""Context, graphs and communication buffers of a serving process on a GPU; a stack may state its own."""
-ACTIVATION_COPIES = 8.0
-"""Tensors as wide as the residual stream that are alive at once."""
+PLAIN = MemorySettings()
+"""Memory without the accounting of any engine."""
 LONGEST_TOKENS = 1 << 30
 """Above any length of a workload."""
 
@@ -35,7 +33,7 @@ class MemoryFit:
     weights_bytes: float
     """Weights of the fullest rank [B]."""
     workspace_bytes: float
-    """Activations of a prefill chunk and the runtime [B]."""
+    """What the engine holds beside weights and caches: activations, logits, graphs and buffers [B]."""
 
     @property
     def cache_bytes(self) -> float:
@@ -59,11 +57,11 @@ def memory_fit(
     layout: Layout,
     *,
     precision: str | None = None,
-    memory_fraction: float = 0.9,
+    settings: MemorySettings = PLAIN,
     chunk_tokens: float = 8192,
-    runtime_bytes: float = RUNTIME_BYTES,
     redundant_experts: int = 0,
     shared: Collection[WeightPart] = (),
+    beside_bytes: float = 0.0,
 ) -> MemoryFit:
     """Memory of one accelerator: what serving may use, and what weights and workspace take of it.
 
@@ -78,11 +76,11 @@ def memory_fit(
         memory_bytes: memory of one accelerator [B].
         layout: parallel sizes.
         precision: number format of the weights; None: the checkpoint's own.
-        memory_fraction: part of the memory that the stack uses.
+        settings: how the stack accounts for its memory.
         chunk_tokens: tokens of a pass [tokens].
-        runtime_bytes: what the serving process itself takes of one accelerator [B].
         redundant_experts: copies of experts in every layer beside the model's own.
         shared: parts whose weights are there already, as those that MTP layers share with their model.
+        beside_bytes: weights of what else is loaded, as of a model that drafts [B].
 
     Returns:
         The fit of the fullest rank.
@@ -94,7 +92,7 @@ def memory_fit(
         Layers of equal size; stages with as many as whole layers allow.
 
     Source:
-        gpu_memory_utilization of vLLM and mem_fraction_static of SGLang are such fractions.
+        Workspace: the engine's own accounting, see `planner.roofline.engine_memory`.
 
     >>> from planner.profiles import model_profile
     >>> memory_fit(model_profile("llama-3.1-70b"), 80e9, Layout(tp_size=2), precision="fp8").fits
@@ -104,14 +102,14 @@ def memory_fit(
     dense = layout.dense_ranks(moe is not None)
     ranks = {**dict.fromkeys(DEALT_OUT, layout.stage_size), **dict.fromkeys(DENSE, dense), **dict.fromkeys(COPIED, 1)}
     parts = {part: n for part, n in weights_bytes(model, precision).items() if part not in shared}
-    held = {part: n / ranks.get(part, layout.tp_size) for part, n in parts.items()}
-    if moe is not None and "experts" in held:
-        held["experts"] *= 1 + redundant_experts / moe.n_experts
-    vocabulary = sum(held.get(part, 0.0) for part in VOCABULARY)
-    weights = _fullest_stage(model, sum(held.values()) - vocabulary, vocabulary, layout.pp_size)
-    hidden = model.architecture.hidden_size or 0
-    workspace = runtime_bytes + ACTIVATION_COPIES * ACTIVATION_BYTES * hidden * chunk_tokens
-    return MemoryFit(memory_fraction * memory_bytes, weights, workspace)
+    loaded = {part: n / ranks.get(part, layout.tp_size) for part, n in parts.items()}
+    if moe is not None and "experts" in loaded:
+        loaded["experts"] *= expert_padding(model, layout, precision, settings)
+        loaded["experts"] *= 1 + redundant_experts / moe.n_experts
+    vocabulary = sum(loaded.get(part, 0.0) for part in VOCABULARY)
+    weights = beside_bytes + _fullest_stage(model, sum(loaded.values()) - vocabulary, vocabulary, layout.pp_size)
+    found = held(Rank(model, memory_bytes, layout, weights, chunk_tokens, settings, beside_bytes > 0))
+    return MemoryFit(found.usable_bytes, weights, found.workspace_bytes)
 
 
 def _fullest_stage(model: ModelProfile, layer_bytes: float, vocabulary_bytes: float, n_stages: int) -> float:

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from planner.errors import InputError, Problem
 from planner.profiles import ModelProfile, Speculation, WeightPart
 from planner.roofline.chip import Chip
+from planner.roofline.engine_memory import MemorySettings
 from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic
 from planner.roofline.factors import Factors
 from planner.roofline.formats import IN_BF16, ProductFormats
 from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import RUNTIME_BYTES, VOCABULARY, MemoryFit, longest_request, memory_fit
+from planner.roofline.memory_fit import PLAIN, VOCABULARY, MemoryFit, longest_request, memory_fit
 from planner.roofline.operator import FloatArray
 from planner.roofline.pass_time import PassTime, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
@@ -94,10 +96,8 @@ class ServedModel:
     """Number format of the attention cache."""
     chunk_tokens: int = 8192
     """Most tokens of one prefill pass on an attention replica."""
-    memory_fraction: float = 0.9
-    """Part of the memory that the stack uses."""
-    runtime_bytes: float = RUNTIME_BYTES
-    """What the serving process itself takes of one accelerator [B]."""
+    memory_settings: MemorySettings = PLAIN
+    """How the stack accounts for its memory."""
     traffic: ExpertTraffic = EVEN_TRAFFIC
     """How experts that are dealt out are run."""
     formats: ProductFormats = IN_BF16
@@ -163,29 +163,51 @@ class ServedModel:
     @cached_property
     def memory(self) -> MemoryFit:
         """Memory of one of its accelerators, beside the weights of what drafts."""
-        own = self._memory_of(self)
         if self.speculation is None or self.drafter is None:
-            return own
+            return self._memory_of(self)
         shared = VOCABULARY if self.speculation.draft is None else ()
-        return replace(own, weights_bytes=own.weights_bytes + self._memory_of(self.drafter, shared).weights_bytes)
+        return self._memory_of(self, beside_bytes=self._memory_of(self.drafter, shared).weights_bytes)
 
-    def _memory_of(self, one: "ServedModel", shared: Collection[WeightPart] = ()) -> MemoryFit:
+    @property
+    def memory_fraction(self) -> float:
+        """Part of the memory that the engine is told to use, or chooses."""
+        has_experts = self.model.architecture.moe is not None
+        return self.memory_settings.used_fraction(
+            self.chip.memory_bytes,
+            self.layout,
+            self.chunk_tokens,
+            has_experts=has_experts,
+            has_drafter=self.drafter is not None,
+        )
+
+    def _memory_of(
+        self, one: "ServedModel", shared: Collection[WeightPart] = (), beside_bytes: float = 0.0
+    ) -> MemoryFit:
         return memory_fit(
             one.model,
             self.chip.memory_bytes,
             self.layout,
             precision=one.precision,
-            memory_fraction=self.memory_fraction,
+            settings=self.memory_settings,
             chunk_tokens=self.chunk_tokens,
-            runtime_bytes=self.runtime_bytes,
             redundant_experts=self.traffic.redundant_experts,
             shared=shared,
+            beside_bytes=beside_bytes,
         )
 
     @property
     def n_places(self) -> int:
         """Prompts that a pass takes at once: one per attention replica."""
         return self.layout.dp_size
+
+    @property
+    def most_running(self) -> float:
+        """Most sequences that the engine admits on all replicas; infinite where its stack does not say.
+
+        Each takes a token of a decode step at least, so a pass of fewer tokens holds fewer.
+        """
+        stated = self.memory_settings.most_running
+        return inf if stated is None else self.n_places * min(stated, self.chunk_tokens)
 
     def prompts_per_pass(self, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0.0) -> FloatArray:
         """Prompts alike that a full pass takes: on each replica as many as its tokens, or else the memory, allow.
@@ -362,11 +384,11 @@ class ServedModel:
         return longest_request(self.cached_model, self.memory, self.layout, self.kv_precision)
 
     def largest_batch_within(self, context_tokens: float, tpot_s: float) -> int:
-        """Largest batch that fits the memory and keeps the time per token within a limit; 0 where no sequence does.
+        """Largest batch that the engine admits, fits the memory and keeps the time per token within a limit, or 0.
 
         Equation:
-            max B with B <= memory limit and step(B) / tokens per step <= TPOT limit, by bisection: a step never gets
-            faster with more sequences
+            max B with B <= memory limit, B <= sequences that the engine admits, and step(B) / tokens per step <= TPOT
+            limit, by bisection: a step never gets faster with more sequences
 
         Args:
             context_tokens: context of every sequence [tokens].
@@ -375,7 +397,7 @@ class ServedModel:
         Returns:
             Sequences.
         """
-        low, high = 0, int(self.largest_batch(context_tokens))
+        low, high = 0, int(min(float(self.largest_batch(context_tokens)), self.most_running))
         while low < high:
             # 32 candidates at a time: passes are timed together.
             tried = np.unique(np.linspace(low + 1, high, 32).astype(int))

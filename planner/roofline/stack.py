@@ -12,8 +12,7 @@ from planner.roofline.expert_traffic import ExpertTraffic
 from planner.roofline.factors import DATASHEET, Factors
 from planner.roofline.formats import ProductFormats
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import RUNTIME_BYTES
-from planner.units import GB, MICRO, MILLI
+from planner.units import MICRO, MILLI
 
 DATASHEET_NAME = "datasheet"
 UNVERSIONED = "unversioned"
@@ -82,11 +81,6 @@ class Stack:
         """How it is run, and by whom."""
         return RunAs(self.settings, self.harnesses)
 
-    @property
-    def runtime_bytes(self) -> float:
-        """What the serving process itself takes of one accelerator [B]."""
-        return runtime_bytes(self.settings)
-
     def on(self, model: str | None) -> "Stack":
         """The stack as it runs a model.
 
@@ -96,6 +90,21 @@ class Stack:
         if self.own_factors is None or model not in self.own_models:
             return self
         return replace(self, factors=self.own_factors, own_factors=None, own_models=())
+
+    def told(self, settings: Mapping[str, object]) -> "Stack":
+        """The stack with some settings stated, for wide expert parallelism too.
+
+        Args:
+            settings: by the keys of stack profiles; None leaves the stack's.
+
+        >>> stack("vllm").told({"memory_fraction": 0.95, "most_running": None}).settings.memory_fraction
+        0.95
+        """
+        stated = {key: value for key, value in settings.items() if value is not None}
+        if self.settings.wide_ep is not None:
+            own = {key: value for key, value in stated.items() if key in WideSettings.model_fields}
+            stated["wide_ep"] = self.settings.wide_ep.model_copy(update=own)
+        return replace(self, settings=self.settings.model_copy(update=stated))
 
     def measured_by(self, source: str) -> "Stack":
         """The stack as a harness or table would measure it.
@@ -124,11 +133,6 @@ class Stack:
         """Cache format where nothing is said of it: as the weights are quantised, if the stack does so."""
         weights = precision or model.precision
         return "fp8" if self.settings.quantized_kv and weights in QUANTIZED else "bf16"
-
-
-def runtime_bytes(settings: StackSettings) -> float:
-    """What a serving process itself takes of one accelerator [B]."""
-    return RUNTIME_BYTES if settings.runtime_gb is None else settings.runtime_gb * GB
 
 
 def product_formats(settings: StackSettings, kv_precision: str) -> ProductFormats:
@@ -213,17 +217,13 @@ def altered(base: Stack, name: str, factors: Mapping[str, float], settings: Mapp
         datasheet.
 
     >>> own = altered(stack("datasheet"), "own", {"kernel_latency_us": 0.5}, {"runtime_gb": 0.02})
-    >>> own.factors.kernel_latency_s, own.runtime_bytes, own.derated
-    (5e-07, 20000000.0, True)
+    >>> own.factors.kernel_latency_s, own.settings.runtime_gb, own.derated
+    (5e-07, 0.02, True)
     """
-    stated: dict[str, object] = {key: value for key, value in settings.items() if value is not None}
-    if base.settings.wide_ep is not None:  # what is said of a stack holds for wide expert parallelism too
-        own = {key: value for key, value in stated.items() if key in WideSettings.model_fields}
-        stated["wide_ep"] = base.settings.wide_ep.model_copy(update=own)
     return Stack(
         name,
         replace(base.factors, **_si(factors)),
-        base.settings.model_copy(update=stated),
+        base.told(settings).settings,
         derated=base.derated or bool(factors),
         version_is_fitted=False,
     )

@@ -312,6 +312,7 @@ def _pool(one: ColocatedInstance, n: int, rate: float) -> PoolPlan:
         stack=one.setup.stack,
         precision=one.setup.precision,
         kv_precision=one.setup.kv_precision,
+        engine=one.setup.engine,
         batch_limit=one.batch_limit,
         tokens_per_pass=one.tokens_per_pass,
         model=one.model,

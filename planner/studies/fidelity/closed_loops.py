@@ -10,6 +10,7 @@ from planner.executor.engine.run import EngineLoad, EngineRules, EngineRun, engi
 from planner.executor.pass_times import Reach, pass_times
 from planner.profiles.stack import HarnessSettings
 from planner.roofline import ServedModel, Stack, linear_memory, settings_on
+from planner.roofline.engine_memory import MOST_RUNNING
 from planner.roofline.stack import shared_tokens
 from planner.studies.fidelity.cases import Case
 from planner.studies.fidelity.loads import asked, served_model
@@ -17,7 +18,6 @@ from planner.studies.fidelity.loads import asked, served_model
 PROMPTS_PER_SLOT = 10
 """Requests of a run over those in flight, as InferenceX and AIConfigurator's runs have: the first arrive together."""
 SHORTEST_FRACTION = 0.8
-MOST_RUNNING = 1024
 SEED = 0
 
 

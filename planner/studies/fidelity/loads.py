@@ -22,9 +22,9 @@ from planner.roofline import (
     physical_kv_bytes,
     prefill_passes,
     product_formats,
-    runtime_bytes,
     settings_on,
 )
+from planner.roofline.engine_memory import MemorySettings, memory_settings
 from planner.roofline.stack import QUANTIZED
 from planner.studies.fidelity.cases import Case, cache_format
 
@@ -281,14 +281,13 @@ def served_model(case: Case, how: RunAs, role: str, derated: bool) -> ServedMode
         precision,
         kv,
         settings.chunk_tokens,
-        settings.memory_fraction,
-        runtime_bytes(settings),
+        memory_settings(settings),
         expert_traffic(settings),
         product_formats(settings, kv),
         case.speculation,
     )
     has_room = float(found.largest_batch(case.point.input_tokens + case.point.output_tokens)) >= 1
-    return found if has_room else replace(found, memory_fraction=1.0)
+    return found if has_room else replace(found, memory_settings=MemorySettings(fraction=1.0))
 
 
 def _in_flight(case: Case, served: ServedModel, decoder: ServedModel, prompt: float, output: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from planner.profiles import ModelProfile
 from planner.results.prediction import AcceleratorMemory, LargestBatch
 from planner.roofline.chip import FORMATS
+from planner.roofline.engine_memory import MOST_RUNNING, Rank, held, memory_settings
 from planner.roofline.kv_cache import BYTES_PER_VALUE
 from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.roofline.layout import Layout
@@ -20,6 +21,10 @@ MOST_TIMES = 64
 """An instance this many times as large is not looked for."""
 WORTH_HAVING = 8
 """Sequences of the question's context that an instance should hold together."""
+FRACTIONS = tuple(percent / 100 for percent in range(80, 96))
+"""Parts of the memory that an engine may be told to use: beyond, kernels and graphs run out of it."""
+FEWEST_RUNNING = 32
+"""Fewest requests at once that are proposed to save memory."""
 NARROW_CACHE = "fp8"
 """Narrowest format of the attention cache that every engine has."""
 
@@ -65,8 +70,10 @@ def fit_of(asked: Instance, layout: Layout, precision: str | None = None, *, lea
     published, width = asked.model.published.total_parameters, precision or asked.question.precision
     n = 0.0 if published is None else published.value - (published.tolerance if least else 0.0)
     weights = n * bytes_per_weight(asked.model, "experts", width) / layout.n_accelerators
-    usable = asked.stack.settings.memory_fraction * asked.chip.memory_bytes
-    return MemoryFit(usable, weights, asked.stack.runtime_bytes)
+    settings = asked.stack.on_layout(layout, asked.hardware)
+    memory, chunk_tokens = asked.chip.memory_bytes, settings.chunk_tokens
+    found = held(Rank(asked.model, memory, layout, weights, chunk_tokens, memory_settings(settings)))
+    return MemoryFit(found.usable_bytes, weights, found.workspace_bytes)
 
 
 def cached_model(asked: Instance) -> ModelProfile:
@@ -153,9 +160,14 @@ def fewest_accelerators(asked: Instance) -> int | None:
 def relaxations(asked: Instance, tokens: int = 0) -> tuple[str, ...]:
     """The smallest changes, each by itself, that would let the weights fit, and a prompt of a length beside them.
 
-    More accelerators, narrower weights, or for a prompt a narrower cache.
+    More accelerators, narrower weights, for a prompt a narrower cache, and other settings of the engine.
     """
-    return (*_more_accelerators(asked, tokens), *_narrower(asked, tokens), *_narrower_cache(asked, tokens))
+    return (
+        *_more_accelerators(asked, tokens),
+        *_narrower(asked, tokens),
+        *_narrower_cache(asked, tokens),
+        *_other_settings(asked, tokens),
+    )
 
 
 def _holds(asked: Instance, layout: Layout, tokens: int, precision: str | None = None, kv: str | None = None) -> bool:
@@ -200,3 +212,18 @@ def _narrower_cache(asked: Instance, tokens: int) -> Iterator[str]:
     is_narrower = BYTES_PER_VALUE[NARROW_CACHE] < BYTES_PER_VALUE[asked.question.kv_precision]
     if tokens and is_narrower and _holds(asked, asked.layout, tokens, kv=NARROW_CACHE):
         yield f"a cache in {NARROW_CACHE} (--kv-precision {NARROW_CACHE})"
+
+
+def _other_settings(asked: Instance, tokens: int) -> Iterator[str]:
+    """The least of a larger part of the memory that fits, and the most of fewer requests at once."""
+    for fraction in FRACTIONS:
+        told = replace(asked, stack=asked.stack.told({"memory_fraction": fraction}))
+        if asked.has_shapes and fraction > asked.served.memory_fraction and _holds(told, asked.layout, tokens):
+            yield f"{fraction:g} of the memory (--memory-fraction {fraction:g})"
+            break
+    now = asked.stack.settings.most_running or MOST_RUNNING
+    for fewer in (now >> halvings for halvings in range(1, now.bit_length())):
+        told = replace(asked, stack=asked.stack.told({"most_running": fewer}))
+        if fewer >= FEWEST_RUNNING and _holds(told, asked.layout, tokens):
+            yield f"{fewer} requests at once (--most-running {fewer})"
+            break

@@ -16,6 +16,7 @@ from planner.profiles import (
 )
 from planner.profiles.parameters import missing_shapes
 from planner.roofline.chip import FORMATS, Chip
+from planner.roofline.engine_memory import memory_settings
 from planner.roofline.layout import Layout
 from planner.roofline.served_model import ServedModel
 from planner.roofline.stack import Stack, best_stack, expert_traffic, stack
@@ -45,6 +46,12 @@ class PredictQuestion:
     """Number format of the attention cache."""
     stack: str | None = None
     """Framework, framework and version, or datasheet; None: the one calibrated best."""
+    memory_fraction: float | None = None
+    """Part of an accelerator's memory that the engine is told to use; None: as its stack says."""
+    chunk_tokens: int | None = None
+    """Most tokens of a pass; None: as its stack says [tokens]."""
+    most_running: int | None = None
+    """Most requests that an attention replica admits at once; None: as its stack says."""
     tokens: tuple[int, ...] = (1024, 8192, 32768, 131072)
     """Lengths of prompts, cached tokens included [tokens]."""
     cached_tokens: int = 0
@@ -80,11 +87,29 @@ class PredictQuestion:
         for option, name in (("--precision", self.precision), ("--kv-precision", self.kv_precision)):
             if name is not None and name not in FORMATS:
                 yield Problem(COMMAND, option, f"{name!r} is no number format", did_you_mean(name, FORMATS))
+        yield from self._settings_problems()
         yield from self.drafts.problems(COMMAND)
         if self.tpot_limit_s is not None and not (self.tpot_limit_s > 0 and isfinite(self.tpot_limit_s)):
             yield Problem(COMMAND, "--tpot-ms", f"is {1000 * self.tpot_limit_s:g}", "milliseconds above 0")
         if self.n_accelerators is not None and self.n_accelerators < 1:
             yield Problem(COMMAND, "--accelerators", f"is {self.n_accelerators}", "a whole number of at least 1")
+
+    def _settings_problems(self) -> Iterator[Problem]:
+        """What no engine could be told."""
+        fraction = self.memory_fraction
+        if fraction is not None and not 0 < fraction <= 1:
+            yield Problem(COMMAND, "--memory-fraction", f"is {fraction:g}", "above 0 and at most 1")
+        for option, value, least in (
+            ("--chunk-tokens", self.chunk_tokens, 16),
+            ("--most-running", self.most_running, 1),
+        ):
+            if value is not None and not least <= value <= LARGEST:
+                yield Problem(COMMAND, option, f"is {value}", f"whole numbers from {least} to {LARGEST}")
+
+    @property
+    def settings(self) -> dict[str, float | int | None]:
+        """Settings of the stack that are stated."""
+        return {key: getattr(self, key) for key in ("memory_fraction", "chunk_tokens", "most_running")}
 
     def parallel_sizes(self) -> Layout:
         """Layout of the instance.
@@ -154,8 +179,7 @@ class Instance:
             precision=precision or self.question.precision,
             kv_precision=self.question.kv_precision,
             chunk_tokens=settings.chunk_tokens,
-            memory_fraction=settings.memory_fraction,
-            runtime_bytes=self.stack.runtime_bytes,
+            memory_settings=memory_settings(settings),
             traffic=expert_traffic(settings),
             formats=self.stack.formats(self.question.kv_precision),
             speculation=self.speculation,
@@ -180,7 +204,7 @@ def instance(question: PredictQuestion) -> Instance:
     layout = question.parallel_sizes()
     model, hardware = model_profile(question.model), hardware_profile(question.hardware)
     known = stack(question.stack) if question.stack else best_stack(model.name, hardware.name)
-    chosen = known.on(model.name)
+    chosen = known.on(model.name).told(question.settings)
     measured = chosen if question.source is None else chosen.measured_by(question.source)
     found = Instance(question, model, hardware, layout, measured, question.drafts.speculation)
     if found.speculation is not None:

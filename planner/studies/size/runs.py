@@ -13,10 +13,11 @@ from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engi
 from planner.executor.pass_times import Reach, pass_times
 from planner.results import Promise
 from planner.roofline import linear_memory
+from planner.roofline.engine_memory import MOST_RUNNING
 from planner.studies.promises import are_undecided, promise
 from planner.studies.size.colocated import TPOT, TTFT, Chosen, Executed, Say, predicted
 from planner.studies.size.question import SizeQuestion
-from planner.studies.size.ways import MOST_RUNNING, ColocatedWay
+from planner.studies.size.ways import ColocatedWay
 
 WARM_UP, COOL_DOWN = 0.1, 0.05
 """Parts of the arrivals that do not count."""

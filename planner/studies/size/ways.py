@@ -25,11 +25,10 @@ from planner.roofline import (
     mixed_passes,
     most_held,
 )
+from planner.roofline.engine_memory import MOST_RUNNING, memory_settings
 from planner.roofline.layouts import layouts
 from planner.studies.size.question import SizeQuestion
 
-MOST_RUNNING = 1024
-"""Of an attention replica, where a stack does not say."""
 N_BATCHES = 24
 TOKENS_PER_PASS = (2048, 512)
 """Of a replica, tried for colocated instances beside what a stack takes: shorter passes hold up decode less."""
@@ -116,8 +115,7 @@ def served(
         precision,
         kv,
         settings.chunk_tokens,
-        settings.memory_fraction,
-        used.runtime_bytes,
+        memory_settings(settings),
         expert_traffic(settings),
         used.formats(kv),
         drafts,
@@ -146,7 +144,7 @@ def decode_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, 
     """Decode alone; None where no step is as short as promised."""
     requests = question.requests
     kept, context = requests.mean_tokens + requests.output_tokens, requests.mean.context_tokens
-    most = int(one.largest_batch(kept))
+    most = int(min(float(one.largest_batch(kept)), one.most_running))
     sizes = np.unique(np.round(np.geomspace(1, most, N_BATCHES)))
     steps_s = one.token_time(sizes, np.full(sizes.shape, context)).total_s
     kept_sizes = sizes[steps_s <= (question.tpot_s or inf)]
