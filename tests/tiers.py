@@ -19,6 +19,7 @@ SLOW_S = 0.3
 """A test above is listed."""
 CAMPAIGN_S = 15.0
 """A test above waits for a campaign."""
+TIERS = ("quick", "slow", "campaign")
 CHANGED = 1.5
 """Factor by which a listed figure may be off before it is written anew, so that the list says what has changed."""
 
@@ -38,6 +39,16 @@ def listed_s(node: str, listed: Mapping[str, float]) -> float:
     return listed.get(node) or listed.get(_name(node), 0.0)
 
 
+def tier_of(node: str, listed: Mapping[str, float]) -> str:
+    """One of TIERS, by the list.
+
+    >>> [tier_of(node, {"a": 1.0, "b": 99.0}) for node in ("a[1]", "b", "c")]
+    ['slow', 'campaign', 'quick']
+    """
+    seconds = listed_s(node, listed)
+    return "campaign" if seconds > CAMPAIGN_S else "slow" if seconds else "quick"
+
+
 def _name(node: str) -> str:
     """A test without its case."""
     return node.partition("[")[0]
@@ -47,8 +58,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what is listed."""
     listed = read()
     for item in items:
-        if seconds := listed_s(item.nodeid, listed):
-            item.add_marker("campaign" if seconds > CAMPAIGN_S else "slow")
+        if (tier := tier_of(item.nodeid, listed)) != "quick":
+            item.add_marker(tier)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -115,7 +126,9 @@ class Durations:
             terminalreporter.section(f"dearest tests that tests/slow.txt does not list ({len(above)} in all)")
         for node in sorted(above, key=lambda one: -above[one])[:20]:
             terminalreporter.line(f"{above[node]:8.2f} CPU s  {node}")
-        terminalreporter.line(f"{sum(self.seconds.values()):.0f} CPU s, each test as if by itself")
+        sums = {tier: sum(s for node, s in self.seconds.items() if tier_of(node, listed) == tier) for tier in TIERS}
+        told = ", ".join(f"{seconds:.0f} {tier}" for tier, seconds in sums.items() if seconds)
+        terminalreporter.line(f"CPU s, each test as if by itself: {told}")
 
 
 def to_list(
