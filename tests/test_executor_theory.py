@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 N_REPLICATIONS = 12
 SIGMAS = 4.0
 """Of the mean over replications: a false alarm in 16,000 comparisons."""
+MEAN_TOKENS = 2000.0
+"""Of prompts whose longest still fit an instance."""
 
 
 def close(found: list[float], expected: float, slack: float = 0.0) -> None:
@@ -90,15 +92,15 @@ def test_mean_wait_of_constant_service_with_several_servers_is_crommelins() -> N
 def test_a_link_shared_evenly_is_processor_sharing(sigma: float) -> None:
     """M/G/1-PS: a transfer of size x takes x / (1 - load) in the mean, whatever the distribution."""
     load, mean_s, changes = 0.7, 2.0, {"execution.max_transfers": 100_000, "measured.fast.prefill": fast(1e-6)}
-    gbps = 8e-9 * TOKEN_BYTES * 1e4 / mean_s
+    gbps = 8e-9 * TOKEN_BYTES * MEAN_TOKENS / mean_s
     found = []
     for seed in range(N_REPLICATIONS):
         rng = np.random.default_rng([int(sigma), seed, 3])
         n = 10_000
-        tokens = np.maximum(np.rint(1e4 * rng.lognormal(-(sigma**2) / 2, sigma, n)), 1)
+        tokens = np.maximum(np.rint(MEAN_TOKENS * rng.lognormal(-(sigma**2) / 2, sigma, n)), 1)
         w = run(asked(poisson_s(rng, n, load / mean_s), tokens), changes, threshold_tokens=0.0, link_gbps=gbps)
         transfer_s = (w.requests["kv_end_s"] - w.requests["prefill_end_s"])[1000:]
-        found.append(float(transfer_s.mean() / (mean_s * tokens[1000:].mean() / 1e4)))
+        found.append(float(transfer_s.mean() / (mean_s * tokens[1000:].mean() / MEAN_TOKENS)))
     close(found, 1 / (1 - load))
 
 

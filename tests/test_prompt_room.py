@@ -21,7 +21,7 @@ from planner.scenario import Scenario
 from planner.studies.predict import PredictQuestion, predict
 from planner.workload import AtomMix, LengthMix, distribution
 from planner.workload.lengths import LogNormalLengths
-from tests.builders import FAST, HOME, small_with
+from tests.builders import FAST, HOME, problem_of, small_with
 
 BLOCK = 64
 COUNTED = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "qwen3-235b", "gpt-oss-120b", "deepseek-v3", "mimo-v2-flash")
@@ -271,3 +271,9 @@ def test_a_decode_pool_that_cannot_hold_the_longest_requests_is_noted(more: dict
     assert "7,552 tokens" in notes[0][0]
     assert "120,500" in notes[0][0]
     assert not notes[1]
+
+
+def test_prompts_that_fit_nowhere_are_told_before_what_their_question_may_not_have() -> None:
+    long = {"workload.lengths": {"kind": "lognormal", "mu": 9.0, "sigma": 1.0, "low_tokens": 128, "high_tokens": 400_000}}
+    with pytest.raises(InfeasibleError, match="prompts of 'all' fit no pool that they could be routed to"):
+        problem_of(long | {"routing.n_candidates": 40, "capacity_rule": "mean-length"})

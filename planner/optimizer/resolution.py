@@ -69,7 +69,9 @@ def resolved(
     links = link_specs(scenario)
     problem = Problem(scenario, pools, links, classes, streams, demands, periods, inventories, tuple(looked_at))
     _check(problem)
-    _check_room(problem)
+    _check_room(problem)  # a pool that holds no prompt is part of no route: that comes first
+    if not problem.is_routed and (alone := [*_of_routes_alone(scenario)]):
+        raise InputError(alone)
     return replace(problem, pools=tuple(_limited(problem)))
 
 
@@ -211,8 +213,6 @@ def _check(problem: Problem) -> None:
     if problem.is_min_cost or scenario.budget_usd_per_hour is not None:
         what = f"{'objective min-cost' if problem.is_min_cost else 'a budget'} needs this price"
         found += [Fault(scenario.origin, key, what) for key in problem.missing_prices()]
-    if not found and not problem.is_routed:
-        found += [*_of_routes_alone(scenario)]
     if found:
         raise InputError(found)
 
