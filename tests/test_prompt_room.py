@@ -274,6 +274,7 @@ def test_a_decode_pool_that_cannot_hold_the_longest_requests_is_noted(more: dict
 
 
 def test_prompts_that_fit_nowhere_are_told_before_what_their_question_may_not_have() -> None:
-    long = {"workload.lengths": {"kind": "lognormal", "mu": 9.0, "sigma": 1.0, "low_tokens": 128, "high_tokens": 400_000}}
+    lengths = {"kind": "lognormal", "mu": 9.0, "sigma": 1.0, "low_tokens": 128, "high_tokens": 400_000}
+    long = {"workload.lengths": lengths, "routing.threshold_tokens": 21_000}  # those go to the smaller chip alone
     with pytest.raises(InfeasibleError, match="prompts of 'all' fit no pool that they could be routed to"):
         problem_of(long | {"routing.n_candidates": 40, "capacity_rule": "mean-length"})
