@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from planner.deploy import TARGETS, Target
 from tests.conftest import DATA_DIRS, GOLDENS
 from tests.deploy_cases import CASES, exported, manifests, schedule_of, split, two_pools, with_schedule
+from tests.deploy_schemas import MADE
 
 SCHEMAS = {
     "DynamoGraphDeployment": "dynamo-dgd-v1beta1.schema.json",
@@ -52,11 +53,13 @@ WITH_PODS_ALONE = [case for case, target in TAKEN if target == "llm-d" and case 
 """Plans with a pool that is no role of a set under llm-d."""
 
 
-@pytest.fixture(scope="session")
-def schema_of() -> Callable[[str], Draft202012Validator]:
-    """The validator of a kind; its schema belongs to its publisher, and the test is skipped by name without it."""
+@pytest.fixture(scope="session", params=["made", "published"])
+def schema_of(request: pytest.FixtureRequest) -> Callable[[str], Draft202012Validator]:
+    """The validator of a kind: of a schema that tests make, and of the publisher's, without which it skips the test."""
 
     def find(kind: str) -> Draft202012Validator:
+        if request.param == "made":
+            return Draft202012Validator(MADE[kind])
         name = SCHEMAS[kind]
         for folder in (*DATA_DIRS, *(path.parent / "reference" for path in DATA_DIRS)):
             path = folder / "deploy" / name
