@@ -3,12 +3,16 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from planner.threads import use_one_thread
 from tests import tiers
+
+if TYPE_CHECKING:
+    from tests.trace_cases import Conversations
 
 use_one_thread()  # as the command does, before anything imports NumPy: neither of these does
 settings.register_profile("planner", deadline=None, derandomize=True, max_examples=15)
@@ -36,6 +40,27 @@ def data_file() -> Callable[[str], Path]:
         pytest.skip(f"{name} is not here: get it from its publisher and set PLANNER_DATA")
 
     return find
+
+
+@pytest.fixture(scope="session")
+def made_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with small traces that tests make, under the names of the published ones."""
+    from tests.trace_cases import AZURE, MOONCAKE, write_conversations, write_lengths
+
+    folder = tmp_path_factory.mktemp("traces")
+    write_conversations(folder / MOONCAKE)
+    write_lengths(folder / AZURE)
+    return folder
+
+
+@pytest.fixture(scope="session", params=["made", "published"])
+def mooncake(request: pytest.FixtureRequest, data_file: Callable[[str], Path]) -> "Conversations":
+    """A trace of conversations of which the ideal hits are known: one that tests make, and the published one."""
+    from tests.trace_cases import MOONCAKE, PUBLISHED_HOUR, made_conversations
+
+    if request.param == "published":
+        return PUBLISHED_HOUR._replace(path=data_file(f"traces/{MOONCAKE}"))
+    return made_conversations(request.getfixturevalue("made_traces") / MOONCAKE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -120,3 +120,10 @@ def written(path: Path, points: Sequence[ServingPoint]) -> Path:
     """A table of points."""
     path.write_text(points_csv(points), encoding="utf-8")
     return path
+
+
+def shown(text: str, points: Iterable[ServingPoint]) -> list[ServingPoint]:
+    """Points both of whose latencies [ms] are on one line of a text, which would publish their row."""
+    lines = text.splitlines()
+    figures = [(point, [f"{1e3 * (s or 0.0):.6g}" for s in (point.ttft_s, point.tpot_s)]) for point in points]
+    return [point for point, (ttft, tpot) in figures if any(ttft in line and tpot in line for line in lines)]

@@ -1,6 +1,7 @@
 """`planner calibrate` from outside: a profile that passes the gate, the same for the same points, and its refusals."""
 
 import datetime
+import hashlib
 import json
 import tomllib
 from dataclasses import replace
@@ -56,12 +57,13 @@ def test_the_profile_passes_the_gate_and_reads_back(made: tuple[Path, str]) -> N
     assert profile == as_written(profile)
 
 
-def test_the_profile_says_what_it_was_fitted_to(made: tuple[Path, str]) -> None:
+def test_the_profile_says_what_it_was_fitted_to(made: tuple[Path, str], file: Path) -> None:
     profile = stack_profile(str(made[0]))
     found = profile.calibration
     assert found is not None
     assert (profile.framework, profile.default_version, found.date) == ("vllm", "0.19.0", "2026-01-31")
     assert [(item.name, item.n_points, item.n_used) for item in found.points] == [("mine.csv", 49, 48)]
+    assert [item.sha256 for item in found.points] == [hashlib.sha256(file.read_bytes()).hexdigest()]
     assert found.models == ("gpt-oss-120b", "qwen3-32b")
     assert found.hardware == ("h100-sxm", "h200-sxm")
     assert (found.input_tokens, found.n_accelerators) == ((1024, 4096), (2, 4))

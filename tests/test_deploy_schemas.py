@@ -13,7 +13,19 @@ from jsonschema import Draft202012Validator
 
 from planner.deploy import TARGETS, Target
 from tests.conftest import DATA_DIRS, GOLDENS
-from tests.deploy_cases import CASES, exported, manifests, schedule_of, split, two_pools, with_schedule
+from tests.deploy_cases import (
+    CASES,
+    exported,
+    manifests,
+    model,
+    plan,
+    pool,
+    schedule_of,
+    split,
+    two_pools,
+    with_schedule,
+)
+from tests.deploy_schemas import MADE
 
 SCHEMAS = {
     "DynamoGraphDeployment": "dynamo-dgd-v1beta1.schema.json",
@@ -52,11 +64,13 @@ WITH_PODS_ALONE = [case for case, target in TAKEN if target == "llm-d" and case 
 """Plans with a pool that is no role of a set under llm-d."""
 
 
-@pytest.fixture(scope="session")
-def schema_of() -> Callable[[str], Draft202012Validator]:
-    """The validator of a kind; its schema belongs to its publisher, and the test is skipped by name without it."""
+@pytest.fixture(scope="session", params=["made", "published"])
+def schema_of(request: pytest.FixtureRequest) -> Callable[[str], Draft202012Validator]:
+    """The validator of a kind: of a schema that tests make, and of the publisher's, without which it skips the test."""
 
     def find(kind: str) -> Draft202012Validator:
+        if request.param == "made":
+            return Draft202012Validator(MADE[kind])
         name = SCHEMAS[kind]
         for folder in (*DATA_DIRS, *(path.parent / "reference" for path in DATA_DIRS)):
             path = folder / "deploy" / name
@@ -90,11 +104,23 @@ def test_every_object_is_valid(
 def test_a_service_that_follows_the_hours_is_valid(
     sizes: list[int], schema_of: Callable[[str], Draft202012Validator]
 ) -> None:
-    plan = with_schedule(
+    hourly = with_schedule(
         two_pools(), *(schedule_of(name, sizes, [14.0, 10.0], 600.0) for name in ("prefill", "decode"))
     )
-    (service,) = manifests(exported(plan, "kserve"), "LLMInferenceService")
+    (service,) = manifests(exported(hourly, "kserve"), "LLMInferenceService")
     assert [error.message for error in schema_of("LLMInferenceService").iter_errors(service)] == []
+
+
+@pytest.mark.parametrize("layout", ["tp=1,ep=8,dp=8", "tp=8,ep=8", "tp=4,pp=2"])
+@pytest.mark.parametrize("target", KUBERNETES)
+def test_objects_of_every_kind_of_layout_are_valid(
+    target: Target, layout: str, schema_of: Callable[[str], Draft202012Validator]
+) -> None:
+    pools = (pool("prefill", "prefill", layout=layout), pool("decode", "decode", layout=layout))
+    found = manifests(exported(plan("layouts", pools, models=(model(has_experts=True),)), target))
+    judged = [one for one in found if one.get("kind") in SCHEMAS]
+    assert judged
+    assert [faults(one, schema_of) for one in judged] == [[] for _ in judged]
 
 
 @pytest.mark.parametrize("case", WITH_PODS_ALONE)

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
-from planner.cli.common import data_dirs
 from planner.notes import MEANINGS
 from planner.profiles.hf_families import FAMILIES
 from planner.roofline import stack
@@ -28,13 +26,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = ROOT / "docs"
 HANDBOOK = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *HANDBOOK, *(ROOT / "reports").glob("*/*.md")])
-DATA = {
-    "mooncake-conversation": "mooncake_conversation.jsonl",
-    "azure_2023_conversation.csv": "azure_2023_conversation.csv",
-}
-"""Words of commands, and the files of others that they need."""
-
-
 MIXTRAL = {
     "model_type": "mixtral",
     "num_hidden_layers": 32,
@@ -60,13 +51,15 @@ def console_blocks(text: str = README) -> list[list[list[str]]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to type commands in, with the files that pages suppose a reader has."""
+def folder(tmp_path: Path, made_traces: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to type commands in, with the files that pages suppose a reader has, made traces among them."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PLANNER_DATA", str(made_traces))
     found = stack("vllm")
     written(tmp_path / "points.csv", timed(configurations()[::3], found.factors, found.settings))
     (tmp_path / "config.json").write_text(json.dumps(MIXTRAL), encoding="utf-8")
     shutil.copy(DOCS / "tutorial" / "requests.csv", tmp_path)
+    shutil.copytree(made_traces, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -80,14 +73,6 @@ def typed(arguments: list[str]) -> None:
         Path(arguments[-1]).write_text(found.stdout, encoding="utf-8")
 
 
-def data_of(commands: Iterable[list[str]]) -> dict[str, Path | None]:
-    """Files of others that commands need, and where they are."""
-    words = {word for command in commands for word in command}
-    names = {file for word, file in DATA.items() if word in words}
-    found = {name: [path for root in data_dirs() for path in root.rglob(name)] for name in names}
-    return {name: next(iter(paths), None) for name, paths in found.items()}
-
-
 @pytest.mark.parametrize("block", range(len(console_blocks())))
 def test_every_command_of_the_readme_succeeds_in_order(block: int, folder: Path) -> None:
     assert folder == Path.cwd()
@@ -97,15 +82,10 @@ def test_every_command_of_the_readme_succeeds_in_order(block: int, folder: Path)
 
 @pytest.mark.parametrize("page", [p for p in HANDBOOK if console_blocks(p.read_text("utf-8"))], ids=lambda p: p.stem)
 def test_every_command_of_a_page_of_the_handbook_succeeds_in_order(page: Path, folder: Path) -> None:
-    commands = [arguments for block in console_blocks(page.read_text(encoding="utf-8")) for arguments in block]
-    data = data_of(commands)
-    missing = sorted(name for name, path in data.items() if path is None)
-    if missing:
-        pytest.skip(f"{', '.join(missing)}: not in PLANNER_DATA")
-    for name, path in data.items():
-        (folder / name).symlink_to(path or "")
-    for arguments in commands:
-        typed(arguments)
+    assert folder == Path.cwd()
+    for block in console_blocks(page.read_text(encoding="utf-8")):
+        for arguments in block:
+            typed(arguments)
 
 
 def test_the_readme_has_commands_to_try() -> None:

@@ -1,7 +1,7 @@
 """Prefix caches: which prefixes hit, what is dropped, which way requests take under scarce and ample bandwidth."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from planner.executor.prompt_blocks import trace_blocks
 from planner.workload.traces import BLOCK_TOKENS
 from tests.builders import in_classes
 from tests.executor_cases import TOKEN_BYTES, asked, chains, fleet, run, scenario
+from tests.trace_cases import Conversations
 
 ATTENTION, HYBRID = {"model.profile": "qwen3-235b"}, {"model.profile": "kimi-linear-48b"}
 
@@ -155,11 +156,11 @@ def test_a_fetched_prefix_waits_for_its_link() -> None:
     assert w.requests["prefill_start_s"][1] - w.requests["arrival_s"][1] == pytest.approx(1.0, rel=1e-6)
 
 
-def mooncake(path: Path, model: str, **stated: Any) -> World:
+def played(trace: Conversations, model: str, **stated: Any) -> World:
     """The trace, each request alone, so that whatever came before is in the pool."""
-    changes = {"workload": {"trace": {"path": str(path)}}, "model.profile": model, "execution.cache": stated}
+    changes = {"workload": {"trace": {"path": str(trace.path)}}, "model.profile": model, "execution.cache": stated}
     asked_scenario = scenario(changes)
-    requests = drawn_requests(asked_scenario, 12_031, 0.001, Draws(0))
+    requests = drawn_requests(asked_scenario, trace.n_requests, 0.001, Draws(0, is_only=True))
     blocks = trace_blocks(asked_scenario, requests)
     return run(requests, changes, blocks=blocks)
 
@@ -168,24 +169,21 @@ def hit_fraction(w: World) -> float:
     return float(w.requests["cached_tokens"].sum() / w.requests["total_tokens"].sum())
 
 
-def test_the_mooncake_trace_hits_37_percent_with_unlimited_room(data_file: Callable[[str], Path]) -> None:
-    path = data_file("traces/mooncake_conversation.jsonl")
-    assert hit_fraction(mooncake(path, "qwen3-235b")) == pytest.approx(0.374, abs=0.005)
+def test_a_trace_of_conversations_has_its_ideal_hits_with_unlimited_room(mooncake: Conversations) -> None:
+    found = hit_fraction(played(mooncake, "qwen3-235b"))
+    assert found == pytest.approx(mooncake.ideal_hit_fraction, abs=0.005)
 
 
-def test_exact_states_lower_the_hits_of_the_trace_the_more_the_rarer_they_are(
-    data_file: Callable[[str], Path],
-) -> None:
-    path = data_file("traces/mooncake_conversation.jsonl")
-    found = [hit_fraction(mooncake(path, "prfaas-1t", state_interval_tokens=n * BLOCK_TOKENS)) for n in (1, 4, 16, 0)]
+def test_exact_states_lower_the_hits_of_a_trace_the_more_the_rarer_they_are(mooncake: Conversations) -> None:
+    intervals = (n * BLOCK_TOKENS for n in (1, 4, 16, 0))
+    found = [hit_fraction(played(mooncake, "prfaas-1t", state_interval_tokens=n)) for n in intervals]
     assert found == sorted(found, reverse=True)
-    assert found[0] == pytest.approx(0.374, abs=0.005)
+    assert found[0] == pytest.approx(mooncake.ideal_hit_fraction, abs=0.005)
     assert found[-1] < found[0] - 0.02
 
 
-def test_less_room_never_finds_much_more(data_file: Callable[[str], Path]) -> None:
-    path = data_file("traces/mooncake_conversation.jsonl")
-    found = [hit_fraction(mooncake(path, "qwen3-235b", capacity_gb={"local": gb})) for gb in (500.0, 2000.0, 8000.0)]
+def test_less_room_never_finds_much_more(mooncake: Conversations) -> None:
+    found = [hit_fraction(played(mooncake, "qwen3-235b", capacity_gb={"local": gb})) for gb in mooncake.rooms_gb]
     assert found == sorted(found)
     assert found[0] < found[2]
 

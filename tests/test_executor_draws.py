@@ -1,6 +1,5 @@
 """Requests as drawn: the stated distributions, and independent draws that do not move one another."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from planner.executor.draws import Draws, drawn_requests
 from planner.scenario import DiurnalArrivals
 from planner.workload import request_mix
 from tests.builders import in_classes, small_with
+from tests.trace_cases import Conversations
 
 N = 50_000
 
@@ -112,11 +112,11 @@ def test_replications_of_a_trace_begin_at_rows_that_are_spread_over_it(n: int, s
 
 
 @pytest.mark.parametrize("hits", ["none", "ideal"])
-def test_the_mooncake_trace_has_the_hits_of_its_workload(hits: str, data_file: Callable[[str], Path]) -> None:
-    path = str(data_file("traces/mooncake_conversation.jsonl"))
-    found = drawn({"workload": {"trace": {"path": path}, "prefix_hits": hits}}, n=12_031)
+def test_a_trace_of_conversations_has_the_hits_of_its_workload(hits: str, mooncake: Conversations) -> None:
+    stated = {"workload": {"trace": {"path": str(mooncake.path)}, "prefix_hits": hits}}
+    found = drawn(stated, n=mooncake.n_requests)
     fraction = found["cached_tokens"].sum() / found["total_tokens"].sum()
-    assert fraction == pytest.approx(0.374 if hits == "ideal" else 0.0, abs=0.005)
+    assert fraction == pytest.approx(mooncake.ideal_hit_fraction if hits == "ideal" else 0.0, abs=0.005)
 
 
 def counts(arrival_s: Any, window_s: float) -> Any:

@@ -15,7 +15,7 @@ from planner.errors import CheckFailedError, InputError, UsageError
 from planner.profiles.points import ServingPoint
 from planner.profiles.points.point import CONFIGURATION
 from planner.profiles.points.row import option
-from tests.fidelity_points import POINT, configurations, made_by, written
+from tests.fidelity_points import POINT, configurations, made_by, shown, written
 from tests.json_forms import MAYBE, Only, faults
 
 LATENCY = {"mean_abs_error": MAYBE, "median_abs_error": MAYBE, "bias": MAYBE}
@@ -195,6 +195,7 @@ def test_a_report_is_written_then_current_then_stale(tmp_path: Path, file: Path)
     assert {path.name for path in (folder / "figures").iterdir()} == {"scatter.png", "spread.png", "prefill.png"}
     assert run(file, "--report", folder, "--check").stdout == f"{folder} is current\n"
     text = (folder / "report.md").read_text()
+    assert shown(text, points()) == []
     (folder / "report.md").write_text(text.replace("0.0 %", "1.0 %", 1))
     error = run(file, "--report", folder, "--check").exception
     assert isinstance(error, CheckFailedError)

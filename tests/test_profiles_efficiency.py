@@ -1,8 +1,10 @@
 """Efficiencies are the published ones: each value again from the collection, with its arithmetic written out."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -294,6 +296,64 @@ MEASURED = [name for name in HARDWARE if efficiencies(hardware_profile(name))]
 def test_every_efficiency_is_the_published_one_and_unmeasured_ones_are_absent(name: str, expected: Expected) -> None:
     shipped = {key: figure.value for key, figure in efficiencies(hardware_profile(name)).items()}
     assert shipped == {key: float(f"{value:.4g}") for (chip, key), (value, _) in expected.items() if chip == name}
+
+
+NUMBER = r"([\d.]+)"
+OF_WHOLE = " of N (?:TFLOP|GB)/s"
+BARE = {"attention_decode_fraction", "attention_half_tokens", "moe_weight_read_fraction", "all_reduce_latency_us"}
+"""Efficiencies that may be published as they are, without the figures that they come from."""
+
+
+def numbers(pattern: str, note: str) -> list[float] | None:
+    """Numbers of a note in the places of N in a pattern."""
+    found = re.search(pattern.replace("N", NUMBER), note)
+    return None if found is None else [float(number) for number in found.groups()]
+
+
+def noted(whole: float, bf16_tflops: float, note: str) -> tuple[float, float] | None:
+    """Least and largest efficiency that the figures of its note allow; None: it has none."""
+    if found := numbers("range N-N", note):
+        return found[0], found[1]
+    exact = None
+    if found := numbers("N and N, of which this is the mean", note):
+        exact = fmean(found)
+    elif found := numbers(rf"^the middle of N(?: \(.*?\))? (?:and|to) N(?: \(.*?\))?{OF_WHOLE}", note):
+        exact = fmean(found[:2]) / found[2]
+        assert found[2] == whole
+    elif found := numbers(f"^(?:about )?N{OF_WHOLE}", note):
+        exact = found[0] / found[1]
+        assert found[1] == whole
+    elif found := numbers(": N TFLOP/s$", note):
+        exact = found[0] / whole
+    elif found := numbers("N tokens of 96 heads in N ms", note):
+        exact = recurrence_fraction(int(found[0]), found[1], bf16_tflops)
+    elif found := numbers("N tokens of 12 heads, N chunks, in N ms", note):
+        exact = found[2] * 1e3 / found[1]
+    elif found := numbers("N sequences of 96 heads in N ms", note):
+        exact = found[0] * 2 * 96 * 128 * 128 * 4 / (found[1] * 1e-3) / (whole * 1e9)
+    elif found := numbers("N of the longest tile on one of N multiprocessors", note):
+        exact = found[0] * found[1]
+    return None if exact is None else (exact, exact)
+
+
+def rounding(value: float) -> float:
+    """Half of the last digit of a figure, and of the second behind the point at most unless it is whole."""
+    return 0.5 if value.is_integer() else min(0.5 * 10.0 ** -len(f"{value}".partition(".")[2]), 0.005)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_an_efficiency_is_what_the_figures_of_its_own_note_make_it(name: str) -> None:
+    chip = hardware_profile(name)
+    figures = {key: figure.value for key, figure in chip.figures if figure is not None}
+    for key, figure in efficiencies(chip).items():
+        whole = figures.get(WHOLES.get(key, ""), 0.0) * (1e3 if WHOLES.get(key, "").endswith("_tb_per_s") else 1)
+        note = figure.note or ""
+        allowed = noted(whole, figures["bf16_tflops"], note)
+        if allowed is None:
+            assert key in BARE or "a planner's default" in note, (key, note)
+        else:
+            low, high = allowed
+            assert low - rounding(figure.value) <= figure.value <= high + rounding(figure.value), (key, note)
 
 
 def test_every_efficiency_cites_the_page_it_was_published_on(expected: Expected) -> None:

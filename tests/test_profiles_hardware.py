@@ -143,6 +143,44 @@ def test_the_figures_that_plans_rest_on_stay_as_published(name: str) -> None:
     assert tuple(figure and figure.value for figure in found) == KEY_FIGURES[name]
 
 
+PCIE_GB_PER_S = {"4": 31.5, "5": 63.0, "6": 124.5}
+"""One direction of sixteen lanes by generation, of the sixth the middle of 121 with overhead and 128 without."""
+NUMBER = r"(\d[\d,]*(?:\.\d+)?)"
+NOTED: dict[str, Callable[..., float]] = {
+    "^[^;]*?N GB/s both directions together": lambda both: both / 2,
+    "^[^;]*?N TB/s both directions together": lambda both: both * 1e3 / 2,
+    "^N PFLOP/s (?:dense )?of a rack by N": lambda rack, n: rack * 1e3 / n,
+    "^N TB/s of a rack by N": lambda rack, n: rack / n,
+    "^2 dies of N": lambda die: 2 * die,
+    "^half of N": lambda whole: whole / 2,
+    r"\$N/h for N": lambda rent, n: rent / n,
+    "N x N Gbps for N": lambda n_ports, rate, n: n_ports * rate / n,
+    ": N Gbps for N": lambda rate, n: rate / n,
+}
+"""Figures in a note, and the value that they make."""
+
+
+def noted(key: str, note: str) -> float | None:
+    """The value that a note makes of its figures; None: it has none."""
+    if key == "pcie_gb_per_s" and (found := re.match(r"PCIe (\d) x16", note)):
+        return PCIE_GB_PER_S[found[1]]
+    for pattern, value in NOTED.items():
+        if found := re.search(pattern.replace("N", NUMBER), note):
+            return value(*(float(text.replace(",", "")) for text in found.groups()))
+    return None
+
+
+def test_a_figure_is_what_its_note_makes_it() -> None:
+    told = {
+        (name, key): (figure.value, value)
+        for name in PUBLISHED
+        for key, figure in hardware_profile(name).figures
+        if figure is not None and (value := noted(key, figure.note or "")) is not None
+    }
+    assert len(told) >= 25
+    assert {at: pair for at, pair in told.items() if pair[0] != pytest.approx(pair[1], rel=0.03)} == {}
+
+
 @pytest.mark.parametrize(
     ("name", "n_sm", "clock_mhz", "flop"),
     [

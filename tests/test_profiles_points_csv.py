@@ -362,18 +362,37 @@ def test_a_damaged_table_is_read_or_refused_but_never_breaks_the_reader(tmp_path
     assert all(problem.file == str(path) and problem.allowed for problem in problems)
 
 
-def test_the_published_sweep_is_read_whole(data_file):
-    points = read_points(data_file("measured/serving_points.csv"))
-    assert len(points) == 1071
+def is_sweep(points, n_points, n_unversioned, n_repeated):
+    """Points of colocated pools under closed loops, all with both latencies; some are there twice."""
+    assert len(points) == n_points
     assert {point.mode for point in points} == {"agg"}
-    assert sum(point.framework_version is None for point in points) == 529
+    assert sum(point.framework_version is None for point in points) == n_unversioned
     assert all(point.ttft_s and point.tpot_s and point.is_closed_loop for point in points)
-    assert weights(points).count(0.5) == 26, "13 measurements are there twice, to the last digits"
+    assert weights(points).count(0.5) == n_repeated
+
+
+def are_prefills(points, n_points):
+    """Single prompts on an instance of eight."""
+    assert len(points) == n_points
+    found = {(point.concurrency, point.output_tokens, point.tpot_s, point.n_accelerators) for point in points}
+    assert found == {(1.0, 1.0, None, 8)}
+
+
+def test_a_made_sweep_is_read_whole(points_of):
+    stated = ROW | {"framework_version": "0.19.0"}
+    rows = [stated | {"concurrency": str(2**i), "ttft_ms": f"{250.5 + i / 7:.12g}"} for i in range(10)]
+    unversioned = [row | {"framework_version": ""} for row in rows[:4]]
+    is_sweep(points_of(table(*rows, *unversioned, *rows[5:7])), 16, 4, 4)
+
+
+def test_the_published_sweep_is_read_whole(data_file):
+    """13 measurements are there twice, to the last digits."""
+    is_sweep(read_points(data_file("measured/serving_points.csv")), 1071, 529, 26)
+
+
+def test_made_prefills_are_read_whole(points_of):
+    are_prefills(points_of(table(*(PREFILL_ROW | {"input_tokens": str(1024 * n)} for n in (1, 2, 4)))), 3)
 
 
 def test_the_published_prefills_are_read_whole(data_file):
-    points = read_points(data_file("measured/h20_prefill.csv"))
-    assert len(points) == 9
-    assert {(point.concurrency, point.output_tokens, point.tpot_s, point.n_accelerators) for point in points} == {
-        (1.0, 1.0, None, 8)
-    }
+    are_prefills(read_points(data_file("measured/h20_prefill.csv")), 9)

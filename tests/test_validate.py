@@ -240,7 +240,20 @@ def test_every_committed_scenario_is_validated_in_a_short_run_too(
 ) -> None:
     if name in TRACES:
         monkeypatch.setenv("PLANNER_DATA", str(data_file(TRACES[name]).parent))
-    ended = called(name, "--requests", "2000", "--time-limit", "20", "--format", "json")
+    is_validated(name, "2000")
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_committed_scenario_with_a_trace_is_validated_on_a_made_one(
+    name: str, made_traces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLANNER_DATA", str(made_traces))
+    is_validated(name, "400")
+
+
+def is_validated(name: str, requests: str) -> None:
+    """A short run of a committed scenario judges its promises."""
+    ended = called(name, "--requests", requests, "--time-limit", "20", "--format", "json")
     assert isinstance(ended.exception, CheckFailedError | UndecidedError | None), (ended.stdout, ended.exception)
     assert ended.exit_code in (0, 1, 5, 6)
     found = json.loads(ended.stdout)

@@ -48,11 +48,10 @@ def test_ideal_hits_are_those_of_an_unlimited_cache_played_in_order(rows):
     assert ideal_hits(totals, ragged(rows)).tolist() == cache_played(totals, rows)
 
 
-def test_the_published_mooncake_trace_has_its_published_ideal_hit(data_file):
-    """37 % of tokens; 37.4 % to a tenth with partly filled last blocks counted."""
-    trace = read_trace(data_file("traces/mooncake_conversation.jsonl"))
+def test_a_trace_of_conversations_has_its_known_ideal_hit(mooncake):
+    trace = read_trace(mooncake.path)
     cached = ideal_hits(trace.total_tokens, trace.blocks)
-    assert cached.sum() / trace.total_tokens.sum() == pytest.approx(0.374, abs=0.001)
+    assert cached.sum() / trace.total_tokens.sum() == pytest.approx(mooncake.ideal_hit_fraction, abs=0.001)
     assert (cached <= trace.total_tokens).all()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.workload import read_trace
+from tests.trace_cases import AZURE
 
 AZURE_HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
 
@@ -190,14 +191,25 @@ def test_a_missing_file_and_a_folder_are_input_errors(tmp_path):
         assert "cannot be read" in problem_of(read_trace, path).message
 
 
-def test_the_published_mooncake_trace_is_read_whole(data_file):
-    trace = read_trace(data_file("traces/mooncake_conversation.jsonl"))
-    assert trace.n_requests == 12_031
+def test_a_trace_of_conversations_is_read_whole(mooncake):
+    """Arrivals on the recorder's grid are spread inside their cells, all within an hour."""
+    trace = read_trace(mooncake.path)
+    assert trace.n_requests == mooncake.n_requests
     assert (np.diff(trace.arrival_s) > 0).all()
     assert trace.arrival_s[-1] < 3540
+    assert np.diff(trace.blocks.offsets).tolist() == np.ceil(trace.total_tokens / 512).astype(int).tolist()
+
+
+def is_read_whole(path, n_requests):
+    trace = read_trace(path)
+    assert trace.n_requests == n_requests
+    assert trace.arrival_s[0] == 0
+    assert (np.diff(trace.arrival_s) >= 0).all()
+
+
+def test_a_made_azure_trace_is_read_whole_beyond_midnight(made_traces):
+    is_read_whole(made_traces / AZURE, 200)
 
 
 def test_the_published_azure_trace_is_read_whole(data_file):
-    trace = read_trace(data_file("traces/azure_2023_conversation.csv"))
-    assert trace.n_requests == 19_366
-    assert (np.diff(trace.arrival_s) >= 0).all()
+    is_read_whole(data_file(f"traces/{AZURE}"), 19_366)
