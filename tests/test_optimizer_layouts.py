@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from planner.errors import InfeasibleError, InputError
+from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import optimize, outcome, planning_problem
+from planner.optimizer import Problem, layout_choice, optimize, outcome, plan, planning_problem
 from planner.profiles import hardware_profile, model_profile
 from planner.roofline import Layout
 from planner.roofline.layouts import largest_instance, layouts
@@ -94,6 +94,39 @@ def test_pools_keep_their_names_and_state_the_layout_that_was_chosen(name: str) 
         assert pool.layout in kept[pool.name]
         assert pool.accelerators_per_instance == Layout.parse(pool.layout or "").n_accelerators
         assert pool.n_accelerators == pool.n_instances * pool.accelerators_per_instance
+
+
+@pytest.mark.parametrize("name", ["cheapest", "most within a budget"])
+def test_a_plan_found_before_every_layout_was_searched_has_a_bound_that_holds_for_those_too(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time is up in the search of the layouts that promise most, as it is on a slow machine."""
+    best, n_cut, searched = chosen(name).solution, 1, layout_choice.searched
+
+    def cut_short(problem: Problem, time_limit_s: float) -> Any:
+        nonlocal n_cut
+        n_cut -= 1
+        if n_cut >= 0:
+            raise UndecidedError("time is up")
+        return searched(problem, time_limit_s)
+
+    monkeypatch.setattr(layout_choice, "searched", cut_short)
+    short = outcome(asked(QUESTIONS[name]))
+    assert short.problem.open_bound is not None
+    if asked(QUESTIONS[name]).objective == "min-cost":
+        assert short.solution.bound <= best.objective <= short.solution.objective * (1 + 1e-6)
+    else:
+        assert short.solution.bound >= best.objective >= short.solution.objective * (1 - 1e-6)
+
+
+def test_where_no_search_of_any_layouts_ended_nothing_is_said_to_be_infeasible(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: Any) -> None:
+        raise UndecidedError("time is up")
+
+    monkeypatch.setattr(layout_choice, "searched", late)
+    monkeypatch.setattr(plan, "searched", lambda *_, **__: None)  # the first layouts have no plan
+    with pytest.raises(UndecidedError, match="no plan was found in the time"):
+        outcome(asked())
 
 
 def test_open_layouts_never_cost_more_than_a_list_of_some_of_them() -> None:

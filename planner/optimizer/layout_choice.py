@@ -29,6 +29,8 @@ EACH_PART = 1 / 3
 """Of the time that is left, what the plan with some layouts may take: hard ones leave time for others."""
 EQUAL = 1e-9
 """Relative difference of objectives below which the plan with more room is chosen."""
+LEAST_BOUND_S = 5.0
+"""What the bound of one combination may take, however little time is left: nothing else is known of the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +65,8 @@ def planning_problem(
     Raises:
         InputError, InfeasibleError: as `resolved` does.
 
-    Valid: exact over the layouts that `undominated` leaves, to the gap of each plan.
+    Valid: exact over the layouts that `undominated` leaves, to the gap of each plan; where time ends before, the
+        problem's `open_bound` says how much better plans on the others may be.
 
     Source: branch and bound: Land and Doig (1960).
     """
@@ -75,10 +78,10 @@ def planning_problem(
     offers = largest_first(_offers(problem, known, deadline), lambda offer: -offer.bound)
     if offers and not offers[0].problem.is_routed:
         return problem
-    best = _best(offers, deadline)
+    best, open_bound = _best(offers, deadline)
     if best is None and not offers:
         return problem
-    return replace(best or offers[0].problem, layouts=problem.layouts)
+    return replace(best or offers[0].problem, layouts=problem.layouts, open_bound=open_bound)
 
 
 def posed(scenario: Scenario, data_dirs: Sequence[Path] = ()) -> Problem:
@@ -154,36 +157,41 @@ def _is_in_time(problem: Problem) -> bool:
 
 
 def _bound(problem: Problem, deadline: float) -> float | None:
-    """What no plan passes; None where none exists."""
+    """What no plan passes; None where none exists. Raises UndecidedError."""
     if problem.is_min_ttft:
-        return -inf
-    try:
-        found = capacity_bound(problem, max(deadline - monotonic(), 0.0))
-    except UndecidedError:
-        return -inf
+        return 0.0
+    found = capacity_bound(problem, max(deadline - monotonic(), LEAST_BOUND_S))
     return None if found is None else found / unit_of(problem) * (1 if problem.is_min_cost else -1)
 
 
-def _best(offers: Sequence[Offer], deadline: float) -> Problem | None:
-    """The problem of the best plan; of equal plans that which serves most."""
-    best: Problem | None = None
+def _best(offers: Sequence[Offer], deadline: float) -> tuple[Problem | None, float | None]:
+    """The problem of the best plan, of equal plans that which serves most; and the bound that other layouts leave open.
+
+    That bound is the least of those of plans that were not proven best on their layouts, and of layouts on which no
+    search ended; None where there are none.
+    """
+    best: Offer | None = None
     least, most = inf, 0.0
+    bounds: dict[Offer, float] = {}
+    sign = 1 if all(offer.problem.is_min_cost or offer.problem.is_min_ttft for offer in offers) else -1
     for offer in offers:
         if best is not None and offer.bound > least + EQUAL * abs(least):
             break
         try:
             found = searched(offer.problem, EACH_PART * max(deadline - monotonic(), 0.0))
         except UndecidedError:
+            bounds[offer] = offer.bound
             continue
         if found is None:
             continue
-        is_low = offer.problem.is_min_cost or offer.problem.is_min_ttft
-        objective = found.objective if is_low else -found.objective
+        objective = sign * found.objective
+        bounds[offer] = max(sign * found.bound, offer.bound)
         room = found.highest_req_per_s or 0.0
         slack = EQUAL * abs(objective)
         if objective < least - slack or (objective <= least + slack and room > most):
-            best, least, most = offer.problem, min(objective, least), room
-    return best
+            best, least, most = offer, min(objective, least), room
+    others = [bound for offer, bound in bounds.items() if offer is not best]
+    return None if best is None else best.problem, sign * min(others) if others else None
 
 
 def layout_notes(problem: Problem) -> Iterator[Note]:

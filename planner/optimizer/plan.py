@@ -1,7 +1,7 @@
 """From a scenario to a plan."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
@@ -28,7 +28,7 @@ from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.optimizer.solution import Solution
 from planner.optimizer.spare import spare_notes
 from planner.optimizer.strategies import searched
-from planner.optimizer.time_limit import TimeLimit
+from planner.optimizer.time_limit import TimeLimit, nothing_found
 from planner.optimizer.verdict import DECISIVE, verdict
 from planner.optimizer.what_binds import shadow_prices
 from planner.queueing import Ttft
@@ -169,10 +169,20 @@ def solved(
     """
     solution = searched(problem, time_limit_s, laxer=laxer)
     if solution is not None:
-        return solution
+        return _with_open_layouts(problem, solution)
+    if problem.open_bound is not None:
+        raise nothing_found(is_time_up=True, looked_at="the layouts")
     if is_explained:
         raise infeasible(problem.scenario, problem.classes, time_limit_s, trials=trials)
     raise InfeasibleError(f"{problem.scenario.name}: infeasible: no fleet serves this demand as promised")
+
+
+def _with_open_layouts(problem: Problem, solution: Solution) -> Solution:
+    """A solution whose bound holds for the other layouts too."""
+    if problem.open_bound is None:
+        return solution
+    worse = min if problem.is_min_cost or problem.is_min_ttft else max
+    return replace(solution, bound=worse(solution.bound, problem.open_bound))
 
 
 def planned_at(problem: Problem, solution: Solution) -> Fleet:

@@ -207,6 +207,8 @@ class Problem:
     inventories: tuple[Inventory, ...]
     layouts: tuple[LookedAt, ...] = ()
     """What became of the layouts of pools that may choose."""
+    open_bound: float | None = None
+    """Objective that no plan passes on other layouts that were not searched to their end; None: none is left open."""
 
     @property
     def is_min_cost(self) -> bool:

@@ -48,6 +48,9 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
         apart = [other for other in compared.others if other.name not in COLOCATED]
         return one_site_verdict(scenario, requests, plan, apart)
     if not any(link.mean_gbps > 0 for link in plan.links):
+        if gap > WORTHWHILE:  # a plan that sends something may be better by more than that
+            what = "the best plan that was found sends nothing to another site, and one may be up to"
+            return Verdict(worth_it=False, because=f"Not decided: {what} {percent(gap)} better.", decided=False)
         return _no(f"the best plan sends nothing to another site{_alone(scenario, plan)}")
     rivals = [o for o in compared.others if o.name in _decisive(scenario) and is_fair(scenario, plan, o)]
     if enough := _cheaper_for_the_demand(scenario, plan, rivals):

@@ -124,16 +124,18 @@ def kept(
     limit = TimeLimit.of(time_limit_s)
     first = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(SEARCH_PART))
     pace = Pace(limit.left_s, TimeLimit.of(limit.left_s), is_patient)
-    found = _kept(first.scenario, question, data_dirs, pace, say)
+    found = _kept(first, question, data_dirs, pace, say)
     chosen = tuple(one for one in layout_notes(first) if one not in found.plan.notes)
     return replace(found, plan=found.plan.model_copy(update={"notes": (*found.plan.notes, *chosen)}))
 
 
-def _kept(scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[Path], pace: Pace, say: Say) -> Kept:
+def _kept(first: Problem, question: RunQuestion | None, data_dirs: Sequence[Path], pace: Pace, say: Say) -> Kept:
     """The same of pools whose layouts are settled, as those of all rounds."""
+    scenario = first.scenario
     judge = Judge(question or RunQuestion(), data_dirs, say, sees_rate=False)
     as_run = None if question is None else trials(question, data_dirs, say, pace.whole)
-    search = Search(scenario, judge, SEARCH_PART * pace.time_limit_s, trials=as_run)
+    time_limit_s = SEARCH_PART * pace.time_limit_s
+    search = Search(scenario, judge, time_limit_s, open_bound=first.open_bound, trials=as_run)
     if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says
         problem = search.problem(scenario)
         solution = solved(problem, search.time_limit_s)

@@ -98,6 +98,8 @@ class Search:
     """Of the search for one plan."""
     classes: Sequence[ClassSpec] = ()
     """Requests as they were read first."""
+    open_bound: float | None = None
+    """Bound of the layouts that were left open when those of the scenario were chosen, as a problem has it."""
     is_explained: bool = True
     """Whether ways out are looked for where there is no plan as asked;"""
     trials: Trials | None = None
@@ -122,7 +124,7 @@ class Search:
         """A question with the requests of this one."""
         found = planning_problem(scenario, self.judge.data_dirs, self.classes)
         self.classes = self.classes or found.classes
-        return found
+        return found if self.open_bound is None else replace(found, open_bound=self.open_bound)
 
 
 def run_rounds(search: Search) -> None:
