@@ -17,7 +17,7 @@ from tests.cpu_cost import cpu_s, shared_s
 LIST = Path(__file__).with_name("slow.txt")
 SLOW_S = 0.3
 """A test above is listed."""
-CAMPAIGN_S = 15.0
+CAMPAIGN_S = 10.0
 """A test above waits for a campaign."""
 TIERS = ("quick", "slow", "campaign")
 CHANGED = 1.5
