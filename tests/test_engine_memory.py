@@ -93,7 +93,7 @@ def test_what_drafts_with_weights_of_its_own_takes_two_gigabytes_from_the_static
         memory_settings=memory_settings(stack("sglang").settings),
     )
     with_drafts = replace(mtp, speculation=Speculation(acceptance=(0.8,)))
-    assert mtp.memory_fraction - with_drafts.memory_fraction == pytest.approx(2048 / 143_771, abs=1e-3)
+    assert mtp.memory.fraction - with_drafts.memory.fraction == pytest.approx(2048 / 143_771, abs=1e-3)
 
 
 def test_tensorrt_llm_takes_a_part_of_what_a_pass_and_weights_leave() -> None:

@@ -160,8 +160,8 @@ def test_a_harness_sets_the_cache_and_its_memory_for_its_own_points() -> None:
     own = HarnessSettings(source="docs", quantized_kv=True, memory_fraction=0.5)
     point, used = replace(POINT, precision="fp8", n_accelerators=8, tp_size=8), stack(some=own)
     plain, named = (loop(replace(point, source=source), used).served for source in (None, "some"))
-    assert (plain.kv_precision, plain.memory_fraction) == ("bf16", 0.9)
-    assert (named.kv_precision, named.memory_fraction) == ("fp8", 0.5)
+    assert (plain.kv_precision, plain.memory.fraction) == ("bf16", 0.9)
+    assert (named.kv_precision, named.memory.fraction) == ("fp8", 0.5)
     stated = loop(replace(point, source="some", kv_precision="bf16"), used).served
     assert stated.kv_precision == "bf16", "what the point says comes first"
     assert loop(replace(point, source="some", precision="bf16"), used).served.kv_precision == "bf16"
@@ -177,7 +177,7 @@ def test_what_was_measured_had_room_for_a_request(fraction: float) -> None:
     if fraction * served.chip.memory_bytes < served.memory.weights_bytes:
         assert served.memory.memory_bytes == served.chip.memory_bytes
     else:
-        assert served.memory_fraction == fraction
+        assert served.memory.fraction == fraction
 
 
 def test_little_memory_makes_requests_wait_or_give_way() -> None:

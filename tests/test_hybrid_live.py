@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ from planner.hybrid.live import (
     serve_with,
 )
 from planner.hybrid.live.frames import END, HEADER_BYTES, TOKEN_BYTES, Frame, receive_frame, send_frame
-from planner.hybrid.live.messages import Gone
 from planner.hybrid.live.process import ENVIRONMENT as WORKERS_ENVIRONMENT
 from planner.profiles import model_profile
 from planner.roofline import kv_bytes
@@ -232,12 +230,9 @@ def environment(_model: Any) -> str | None:
     return os.environ.get("OPENBLAS_NUM_THREADS")
 
 
-@pytest.mark.parametrize("heard", [[], [("pd-p", Gone())]])
-def test_workers_that_say_nothing_in_time_or_are_gone_have_not_started(heard: list[Any]) -> None:
-    polls = iter([heard])  # to wait any longer fails
-    waiting = SimpleNamespace(workers={"pd-p": SimpleNamespace(is_ready=False)}, messages=lambda _s: next(polls))
-    with pytest.raises(UndecidedError, match="did not start: pd-p"):
-        Fleet.wait_until_ready(waiting, 0.0)  # type: ignore[arg-type]
+def test_workers_that_say_nothing_in_time_have_not_started() -> None:
+    with Fleet(SETUP, WORKERS) as own, pytest.raises(UndecidedError, match="workers did not start: "):
+        own.wait_until_ready(0.0)
 
 
 def test_prefill_workers_of_one_core_take_turns() -> None:

@@ -59,7 +59,7 @@ class Trials:
     """`monotonic()` time to stop at."""
 
 
-class Way(NamedTuple):
+class Relaxation(NamedTuple):
     """A way out: values of changes that do together."""
 
     values: Mapping[Change, int]
@@ -283,23 +283,23 @@ def _least(change: Change, asked: _Asked) -> str:
     if least is None:
         asked.unknown.update({name: unclear} if unclear else {})
         return ""
-    return _run(Way({change: least}, unclear), asked)
+    return _run(Relaxation({change: least}, unclear), asked)
 
 
-def _run(way: Way, asked: _Asked) -> str:
+def _run(way: Relaxation, asked: _Asked) -> str:
     """A way out as it is printed, planned and run with just those figures, or with further ones where that is not kept.
 
     What is promised is laxer by as much as the run shows, all else goes further by a part of its value. Between what is
     not kept and what is, middle ones are run too.
     """
-    unkept: Way | None = None
+    unkept: Relaxation | None = None
     tried, is_last = _ran(way, asked), False
     for n in range(1, MOST_RUNS):
         if tried is None or tried.is_kept is not False or is_last:
             break
         values = {change: _further(change, i, tried.over, n - 1) for change, i in way.values.items()}
         is_last = n == MOST_RUNS - 1 or values == way.values
-        unkept, way = way, Way(values)
+        unkept, way = way, Relaxation(values)
         tried = _ran(way, asked, is_thorough=is_last)
     if tried is None:
         return ""
@@ -314,7 +314,7 @@ def _run(way: Way, asked: _Asked) -> str:
     return f"{way.told}{ran}{less}: {way.options}"
 
 
-def _ran(way: Way, asked: _Asked, *, is_thorough: bool = False) -> Trial | None:
+def _ran(way: Relaxation, asked: _Asked, *, is_thorough: bool = False) -> Trial | None:
     """A way out, run with its figures exactly as they are printed; None where nothing came of it, which is noted."""
     try:
         return asked.trial(asked.scenario.varied(way.stated), is_thorough)
@@ -323,10 +323,10 @@ def _ran(way: Way, asked: _Asked, *, is_thorough: bool = False) -> Trial | None:
         return None
 
 
-def _nearer(unkept: Way, kept: Way, asked: _Asked) -> tuple[Way, Way]:
+def _nearer(unkept: Relaxation, kept: Relaxation, asked: _Asked) -> tuple[Relaxation, Relaxation]:
     """A way that is kept nearer to one that is not, and that one: after a few middle ones."""
     for _ in range(HALVINGS):
-        middle = Way({change: (unkept.values[change] + i) // 2 for change, i in kept.values.items()})
+        middle = Relaxation({change: (unkept.values[change] + i) // 2 for change, i in kept.values.items()})
         if middle.values == unkept.values:
             break
         tried = _ran(middle, replace(asked, unknown={}))
@@ -401,7 +401,7 @@ def _together(changes: Sequence[Change], asked: _Asked) -> str:
     return "" if way is None else _run(way, asked)
 
 
-def _several(scenario: Scenario, changes: Sequence[Change], asked: _Asked) -> Way | None:
+def _several(scenario: Scenario, changes: Sequence[Change], asked: _Asked) -> Relaxation | None:
     """Changes that do together, each the least beside the others; None where even all of them do not."""
     more = [change for change in changes if change.is_more]
     lifted = scenario
@@ -426,7 +426,7 @@ def _several(scenario: Scenario, changes: Sequence[Change], asked: _Asked) -> Wa
             continue
         least, why = _tried(others, change, needed[change], needed[change], asked)
         needed[change], unclear = least or needed[change], unclear or why
-    return Way(needed, unclear)
+    return Relaxation(needed, unclear)
 
 
 def _changed(scenario: Scenario, values: Mapping[Change, int]) -> Scenario:

@@ -64,6 +64,7 @@ def planning_problem(
 
     Raises:
         InputError, InfeasibleError: as `resolved` does.
+        UndecidedError: no bound of some layouts was found.
 
     Valid: exact over the layouts that `undominated` leaves, to the gap of each plan; where time ends before, the
         problem's `open_bound` says how much better plans on the others may be.

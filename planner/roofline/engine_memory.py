@@ -67,19 +67,6 @@ class MemorySettings:
     divides_pass: bool = False
     """Whether attention replicas share the tokens of a pass that the engine is told."""
 
-    def used_fraction(
-        self, memory_bytes: float, layout: Layout, chunk_tokens: float, *, has_experts: bool, has_drafter: bool = False
-    ) -> float:
-        """Part of the memory that is used: stated, or the engine's choice on an accelerator."""
-        if self.fraction is not None:
-            return self.fraction
-        if self.accounting != "sglang":
-            return USUAL_FRACTION
-        if self.runtime_bytes is not None:
-            return SGLANG_UNKNOWN_FRACTION
-        told = chunk_tokens * layout.dp_size if self.divides_pass else chunk_tokens
-        return static_fraction(memory_bytes, layout, told, has_experts=has_experts, has_drafter=has_drafter)
-
 
 def memory_settings(settings: StackSettings) -> MemorySettings:
     """What settings of a stack say of its memory."""
@@ -96,7 +83,7 @@ def memory_settings(settings: StackSettings) -> MemorySettings:
 
 
 @dataclass(frozen=True)
-class Held:
+class RankMemory:
     """Memory of one accelerator before its caches."""
 
     usable_bytes: float
@@ -123,17 +110,20 @@ class Rank:
 
     @property
     def fraction(self) -> float:
-        """Part of the memory that is used."""
-        return self.settings.used_fraction(
-            self.memory_bytes,
-            self.layout,
-            self.chunk_tokens,
-            has_experts=self.model.architecture.moe is not None,
-            has_drafter=self.has_drafter,
-        )
+        """Part of the memory that is used: stated, or the engine's choice on an accelerator."""
+        settings, has_experts = self.settings, self.model.architecture.moe is not None
+        if settings.fraction is not None:
+            return settings.fraction
+        if settings.accounting != "sglang":
+            return USUAL_FRACTION
+        if settings.runtime_bytes is not None:
+            return SGLANG_UNKNOWN_FRACTION
+        tokens = self.chunk_tokens * (self.layout.dp_size if settings.divides_pass else 1)
+        drafts = self.has_drafter
+        return static_fraction(self.memory_bytes, self.layout, tokens, has_experts=has_experts, has_drafter=drafts)
 
 
-def held(rank: Rank) -> Held:
+def rank_memory(rank: Rank) -> RankMemory:
     """Memory of one accelerator that caches share with weights, and what else takes of it.
 
     Args:
@@ -150,17 +140,17 @@ def held(rank: Rank) -> Held:
     return accountings[rank.settings.accounting](rank)
 
 
-def plain_memory(rank: Rank, runtime_bytes: float) -> Held:
+def plain_memory(rank: Rank, runtime_bytes: float) -> RankMemory:
     """Memory of an accelerator whose engine is not known, or whose process is stated.
 
     Equation:
         usable f M; workspace: the process and eight rows as wide as the residual stream per token of a pass
     """
     rows = ACTIVATION_COPIES * (rank.model.architecture.hidden_size or 0) * rank.chunk_tokens
-    return Held(rank.fraction * rank.memory_bytes, runtime_bytes + ACTIVATION_BYTES * rows)
+    return RankMemory(rank.fraction * rank.memory_bytes, runtime_bytes + ACTIVATION_BYTES * rows)
 
 
-def vllm_memory(rank: Rank) -> Held:
+def vllm_memory(rank: Rank) -> RankMemory:
     """Memory of an accelerator under vLLM.
 
     Equation:
@@ -183,10 +173,10 @@ def vllm_memory(rank: Rank) -> Held:
     states = ACTIVATION_BYTES * tokens * (architecture.hidden_size or 0)
     peak = max(pass_bytes(architecture, rank.layout, tokens), states + logits)
     usable = rank.fraction * (rank.memory_bytes - DRIVER_BYTES)
-    return Held(usable, peak + PROFILED_BYTES + _communication_bytes(rank.layout, VLLM_COMMUNICATORS))
+    return RankMemory(usable, peak + PROFILED_BYTES + _communication_bytes(rank.layout, VLLM_COMMUNICATORS))
 
 
-def sglang_memory(rank: Rank) -> Held:
+def sglang_memory(rank: Rank) -> RankMemory:
     """Memory of an accelerator under SGLang.
 
     Equation:
@@ -200,10 +190,10 @@ def sglang_memory(rank: Rank) -> Held:
         (_profile_available_bytes).
     """
     before = CONTEXT_BYTES + _communication_bytes(rank.layout, SGLANG_COMMUNICATORS)
-    return Held(rank.fraction * (rank.memory_bytes - DRIVER_BYTES), rank.fraction * before)
+    return RankMemory(rank.fraction * (rank.memory_bytes - DRIVER_BYTES), rank.fraction * before)
 
 
-def trtllm_memory(rank: Rank) -> Held:
+def trtllm_memory(rank: Rank) -> RankMemory:
     """Memory of an accelerator under TensorRT-LLM.
 
     Equation:
@@ -218,7 +208,7 @@ def trtllm_memory(rank: Rank) -> Held:
     workspace = outside + passes
     usable = rank.memory_bytes - DRIVER_BYTES
     free = max(usable - workspace - rank.weights_bytes, 0.0)
-    return Held(usable, workspace + (1 - rank.fraction) * free)
+    return RankMemory(usable, workspace + (1 - rank.fraction) * free)
 
 
 def static_fraction(
@@ -332,10 +322,8 @@ def expert_padding(model: ModelProfile, layout: Layout, precision: str | None, s
     1.0904
     """
     moe, checkpoint, hidden = model.architecture.moe, model.checkpoint, model.architecture.hidden_size
-    is_own = precision in (None, model.precision)
+    is_own = model.precision == "fp4" and precision in (None, "fp4")
     if not (settings.expert_multiples and moe and hidden and checkpoint and checkpoint.weight_only and is_own):
-        return 1.0
-    if model.precision != "fp4":
         return 1.0
     width = -(-moe.expert_intermediate_size // (layout.tp_size if layout.ep_size == 1 else 1))
     padded = [-(-size // by) * by for size, by in zip((hidden, width), settings.expert_multiples, strict=True)]

@@ -103,7 +103,7 @@ class Setup:
         counted = served.memory_settings
         engine = EngineSettings(
             accounting=None if counted.runtime_bytes is not None else counted.accounting,
-            memory_fraction=served.memory_fraction,
+            memory_fraction=served.memory.fraction,
             tokens_per_pass=int(served.chunk_tokens),
             most_running=None if isinf(served.most_running) else int(served.most_running) // served.n_places,
             longest_tokens=int(longest) if isfinite(longest) else None,

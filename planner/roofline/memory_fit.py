@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.profiles import ModelProfile, WeightPart
-from planner.roofline.engine_memory import MemorySettings, Rank, expert_padding, held
+from planner.roofline.engine_memory import MemorySettings, Rank, expert_padding, rank_memory
 from planner.roofline.kv_memory import BLOCK_TOKENS, kv_bytes_per_rank
 from planner.roofline.layout import Layout
 from planner.roofline.stages import slowest_stage_fraction
@@ -34,6 +34,8 @@ class MemoryFit:
     """Weights of the fullest rank [B]."""
     workspace_bytes: float
     """What the engine holds beside weights and caches: activations, logits, graphs and buffers [B]."""
+    fraction: float = 1.0
+    """Part of the accelerator's memory that the engine uses, in its own sense."""
 
     @property
     def cache_bytes(self) -> float:
@@ -108,8 +110,9 @@ def memory_fit(
         loaded["experts"] *= 1 + redundant_experts / moe.n_experts
     vocabulary = sum(loaded.get(part, 0.0) for part in VOCABULARY)
     weights = beside_bytes + _fullest_stage(model, sum(loaded.values()) - vocabulary, vocabulary, layout.pp_size)
-    found = held(Rank(model, memory_bytes, layout, weights, chunk_tokens, settings, beside_bytes > 0))
-    return MemoryFit(found.usable_bytes, weights, found.workspace_bytes)
+    rank = Rank(model, memory_bytes, layout, weights, chunk_tokens, settings, beside_bytes > 0)
+    found = rank_memory(rank)
+    return MemoryFit(found.usable_bytes, weights, found.workspace_bytes, rank.fraction)
 
 
 def _fullest_stage(model: ModelProfile, layer_bytes: float, vocabulary_bytes: float, n_stages: int) -> float:

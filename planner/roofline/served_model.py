@@ -168,18 +168,6 @@ class ServedModel:
         shared = VOCABULARY if self.speculation.draft is None else ()
         return self._memory_of(self, beside_bytes=self._memory_of(self.drafter, shared).weights_bytes)
 
-    @property
-    def memory_fraction(self) -> float:
-        """Part of the memory that the engine is told to use, or chooses."""
-        has_experts = self.model.architecture.moe is not None
-        return self.memory_settings.used_fraction(
-            self.chip.memory_bytes,
-            self.layout,
-            self.chunk_tokens,
-            has_experts=has_experts,
-            has_drafter=self.drafter is not None,
-        )
-
     def _memory_of(
         self, one: "ServedModel", shared: Collection[WeightPart] = (), beside_bytes: float = 0.0
     ) -> MemoryFit:

@@ -91,13 +91,13 @@ class Stack:
             return self
         return replace(self, factors=self.own_factors, own_factors=None, own_models=())
 
-    def told(self, settings: Mapping[str, object]) -> "Stack":
+    def with_settings(self, settings: Mapping[str, object]) -> "Stack":
         """The stack with some settings stated, for wide expert parallelism too.
 
         Args:
             settings: by the keys of stack profiles; None leaves the stack's.
 
-        >>> stack("vllm").told({"memory_fraction": 0.95, "most_running": None}).settings.memory_fraction
+        >>> stack("vllm").with_settings({"memory_fraction": 0.95, "most_running": None}).settings.memory_fraction
         0.95
         """
         stated = {key: value for key, value in settings.items() if value is not None}
@@ -223,7 +223,7 @@ def altered(base: Stack, name: str, factors: Mapping[str, float], settings: Mapp
     return Stack(
         name,
         replace(base.factors, **_si(factors)),
-        base.told(settings).settings,
+        base.with_settings(settings).settings,
         derated=base.derated or bool(factors),
         version_is_fitted=False,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from planner.profiles import ModelProfile
 from planner.results.prediction import AcceleratorMemory, LargestBatch
 from planner.roofline.chip import FORMATS
-from planner.roofline.engine_memory import MOST_RUNNING, Rank, held, memory_settings
+from planner.roofline.engine_memory import MOST_RUNNING, Rank, memory_settings, rank_memory
 from planner.roofline.kv_cache import BYTES_PER_VALUE
 from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.roofline.layout import Layout
@@ -72,7 +72,7 @@ def fit_of(asked: Instance, layout: Layout, precision: str | None = None, *, lea
     weights = n * bytes_per_weight(asked.model, "experts", width) / layout.n_accelerators
     settings = asked.stack.on_layout(layout, asked.hardware)
     memory, chunk_tokens = asked.chip.memory_bytes, settings.chunk_tokens
-    found = held(Rank(asked.model, memory, layout, weights, chunk_tokens, memory_settings(settings)))
+    found = rank_memory(Rank(asked.model, memory, layout, weights, chunk_tokens, memory_settings(settings)))
     return MemoryFit(found.usable_bytes, weights, found.workspace_bytes)
 
 
@@ -217,13 +217,13 @@ def _narrower_cache(asked: Instance, tokens: int) -> Iterator[str]:
 def _other_settings(asked: Instance, tokens: int) -> Iterator[str]:
     """The least of a larger part of the memory that fits, and the most of fewer requests at once."""
     for fraction in FRACTIONS:
-        told = replace(asked, stack=asked.stack.told({"memory_fraction": fraction}))
-        if asked.has_shapes and fraction > asked.served.memory_fraction and _holds(told, asked.layout, tokens):
+        told = replace(asked, stack=asked.stack.with_settings({"memory_fraction": fraction}))
+        if asked.has_shapes and fraction > asked.served.memory.fraction and _holds(told, asked.layout, tokens):
             yield f"{fraction:g} of the memory (--memory-fraction {fraction:g})"
             break
     now = asked.stack.settings.most_running or MOST_RUNNING
     for fewer in (now >> halvings for halvings in range(1, now.bit_length())):
-        told = replace(asked, stack=asked.stack.told({"most_running": fewer}))
+        told = replace(asked, stack=asked.stack.with_settings({"most_running": fewer}))
         if fewer >= FEWEST_RUNNING and _holds(told, asked.layout, tokens):
             yield f"{fewer} requests at once (--most-running {fewer})"
             break

@@ -204,7 +204,7 @@ def instance(question: PredictQuestion) -> Instance:
     layout = question.parallel_sizes()
     model, hardware = model_profile(question.model), hardware_profile(question.hardware)
     known = stack(question.stack) if question.stack else best_stack(model.name, hardware.name)
-    chosen = known.on(model.name).told(question.settings)
+    chosen = known.on(model.name).with_settings(question.settings)
     measured = chosen if question.source is None else chosen.measured_by(question.source)
     found = Instance(question, model, hardware, layout, measured, question.drafts.speculation)
     if found.speculation is not None:
