@@ -32,7 +32,8 @@ class SearchSettings:
     """Multiples of the late requests of an SLO that pools may have in plans that local search then repairs: one pool
     may be late where others make up for it."""
     large_columns: int = 8_000
-    """Columns from which on a program is not solved with integers at once: the search then decomposes it."""
+    """Columns from which on a program is not solved with integers at once: the search then decomposes it. Those of all
+    periods together, where sizes can be judged period by period."""
     many_sizes: int = 1_000
     """Pools times periods from which on a network whose roles change begins with its peak periods alone."""
 

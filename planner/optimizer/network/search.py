@@ -34,6 +34,7 @@ from planner.optimizer.network.refinement import (
     split_cell,
 )
 from planner.optimizer.network.rows import ProgramSolution
+from planner.optimizer.network.ruin_and_recreate import is_separable_by_period
 from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.network.spare_instances import with_one_more_each
 from planner.optimizer.problem import Problem, Situation
@@ -111,8 +112,7 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
             return state.best is not None
         risen = found.bound + use_outside_program(state) - state.bound
         state.bound = max(state.bound, found.bound + use_outside_program(state))
-        n_columns = len(program.rows.costs) - len(program.late_rates)
-        state.is_large |= n_columns > SETTINGS.large_columns and not state.problem.is_followed
+        state.is_large |= _n_columns_to_solve(program) > SETTINGS.large_columns and not state.problem.is_followed
         if state.is_large:
             return decomposed_search(state, time_limit_s, deadline) or state.best is not None
         was_relaxed, relaxed = relaxed, relaxed and risen > SETTINGS.bound_gap_share * gap * abs(state.bound)
@@ -124,6 +124,14 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
         if not _refine(state, program, found) and not relaxed and not was_relaxed:
             break
     return True
+
+
+def _n_columns_to_solve(program: MixedIntegerProgram) -> float:
+    """Columns but for those of late requests; of all periods where sizes can be judged period by period [count]."""
+    n_columns, periods = len(program.rows.costs) - len(program.late_rates), program.problem.periods
+    if not is_separable_by_period(program.problem):
+        return n_columns
+    return n_columns * len(periods) / len({situation.period for situation in program.spec.situations})
 
 
 def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -> SearchState:
@@ -264,8 +272,10 @@ def _try_limits(
         loads = _loads(state.problem, limits, slo_factors)
         points = _points(loads, program, found)
         safe = build(ProgramSpec(loads, program.spec.situations, points, segments, True, arcs, near_sizes=sizes))
+        start = {} if state.best is None else _start(safe, state.best)
+        limit_s = min(deadline - monotonic(), SETTINGS.plan_limit_s)
         try:
-            plan = safe.rows.solved(min(deadline - monotonic(), SETTINGS.plan_limit_s), SETTINGS.plan_gap_share * gap)
+            plan = safe.rows.solved(limit_s, SETTINGS.plan_gap_share * gap, start)
         except UndecidedError:
             return
         if plan is None and arcs is None:
