@@ -42,8 +42,9 @@ check: check-inputs compiled
 campaigns: check-reports compiled
 	$(PYTEST) -m 'slow or campaign' --hypothesis-profile campaign
 
+# FILES measures some files anew and leaves what is listed of the others.
 durations: compiled
-	$(PYTEST) --durations-list
+	$(PYTEST) --durations-list $(FILES)
 
 # The loops of the executor, compiled once before processes need them side by side: plain, with extras, by passes.
 compiled: $(VENV)/.installed-dev

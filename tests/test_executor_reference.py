@@ -1,10 +1,12 @@
 """The reference plan, really run, against what the planner promised of it."""
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+from planner.errors import InfeasibleError
 from planner.executor import RunQuestion, default_load, simulate
 from planner.optimizer import optimize
 from planner.results import Plan, Run
@@ -109,6 +111,20 @@ def test_pools_of_the_roofline_decode_with_steps_that_depend_on_batch_and_contex
     full, _ = simulate(scenario, best, RunQuestion(4000, 0, 0.9, 2))
     assert full.tpot_mean_s is not None
     assert full.tpot_mean_s > found.tpot_mean_s
+
+
+def test_a_pool_whose_step_limit_leaves_one_sequence_decodes_one_at_a_time() -> None:
+    changes = {"pools.decode.service_times": "roofline", "pools.decode.tpot_ms": 1.0}
+    with pytest.raises(InfeasibleError, match="alone it needs") as refused:
+        optimize(small_with(changes))
+    found = re.search(r"alone it needs ([\d.]+) ms", str(refused.value))
+    assert found
+    alone_ms = float(found.group(1))
+    scenario = small_with(changes | {"pools.decode.tpot_ms": 1.002 * alone_ms})
+    best = optimize(scenario)
+    assert best.pool("decode").batch_limit == 1
+    run, _ = simulate(scenario, best, RunQuestion(500, 0, 0.5, 2))
+    assert run.tpot_mean_s == pytest.approx(alone_ms / 1000, rel=0.005)
 
 
 @pytest.mark.parametrize("name", ["homogeneous-pd", "naive-heterogeneous-pd"])

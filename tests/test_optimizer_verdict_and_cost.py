@@ -67,16 +67,18 @@ def test_something_is_full_at_the_highest_rate(seed: int) -> None:
         assert max(use) == pytest.approx(1, abs=1e-6)
 
 
-def test_cost_per_token_times_tokens_is_the_cost_per_hour() -> None:
-    answer = plan()
-    mix = planning_problem(small()).classes[0].mix
-    requests_per_hour = 3600 * answer.throughput_req_per_s
-    for tokens, usd_per_million in (
-        (mix.mean_total_tokens, answer.cost.usd_per_million_input_tokens),
-        (500, answer.cost.usd_per_million_output_tokens),
-    ):
-        assert usd_per_million is not None
-        assert usd_per_million * requests_per_hour * tokens / 1e6 == pytest.approx(answer.cost.usd_per_hour)
+def test_cost_per_token_times_tokens_is_the_cost_per_hour_of_the_plan_and_every_baseline() -> None:
+    scenario = reference()
+    answer, mix = optimize(scenario), planning_problem(scenario).classes[0].mix
+    assert {"homogeneous-pd", "colocated"} <= {fleet.name for fleet in answer.baselines}
+    for fleet in (answer, *answer.baselines):
+        for tokens, usd_per_million in (
+            (mix.mean_total_tokens, fleet.cost.usd_per_million_input_tokens),
+            (mix.mean_output_tokens, fleet.cost.usd_per_million_output_tokens),
+        ):
+            assert usd_per_million is not None
+            usd_per_hour = 3600 * fleet.throughput_req_per_s * tokens * usd_per_million / 1e6
+            assert usd_per_hour == pytest.approx(fleet.cost.usd_per_hour)
 
 
 def test_cost_per_hour_is_the_rent_of_every_pool_and_link() -> None:

@@ -54,6 +54,11 @@ def _name(node: str) -> str:
     return node.partition("[")[0]
 
 
+def file_of(node: str) -> str:
+    """File of a test, from the root of the checkout."""
+    return node.partition("::")[0]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what is listed."""
     listed = read()
@@ -119,7 +124,8 @@ class Durations:
         if self.rewrites:
             measured = {node: s for node, s in self.seconds.items() if node not in self.skipped}
             kept = {node: listed_s(node, listed) for node in self.skipped}
-            lines = (f"{s:.2g} {node}\n" for node, s in to_list(measured, kept, listed).items())
+            found = to_list(measured, kept, listed) | self._of_other_files(listed)
+            lines = (f"{found[node]:.2g} {node}\n" for node in sorted(found))
             LIST.write_text("".join(lines), encoding="utf-8")
         above = {node: s for node, s in self.seconds.items() if s > SLOW_S and not listed_s(node, listed)}
         if above:
@@ -129,6 +135,12 @@ class Durations:
         sums = {tier: sum(s for node, s in self.seconds.items() if tier_of(node, listed) == tier) for tier in TIERS}
         told = ", ".join(f"{seconds:.0f} {tier}" for tier, seconds in sums.items() if seconds)
         terminalreporter.line(f"CPU s, each test as if by itself: {told}")
+
+    def _of_other_files(self, listed: Mapping[str, float]) -> dict[str, float]:
+        """What is listed of files that the session did not run, so that a list can be measured file by file."""
+        ran = {file_of(node) for node in self.seconds}
+        root = LIST.parents[1]
+        return {n: s for n, s in listed.items() if file_of(n) not in ran and (root / file_of(n)).is_file()}
 
 
 def to_list(
