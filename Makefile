@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# Tests begin hundreds of processes, which would compile every module anew where none of them may write it down.
+export PYTHONDONTWRITEBYTECODE :=
 # Traces are not part of the project; tests and reports that need one look here and skip without.
 export PLANNER_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 DATA_REPORTS := reports/mooncake-conversation

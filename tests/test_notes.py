@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,12 +17,16 @@ from planner.notes import MEANINGS, Note, code_of, note
 from planner.schema import StrictModel
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "planner").rglob("*.py"))}
+
+
+@cache
+def sources() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "planner").rglob("*.py"))}
 
 
 def coded() -> list[tuple[Path, str | None]]:
     """Where notes are made, and their codes; None for one that is not written out."""
-    calls = [(path, node) for path, tree in SOURCES.items() for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [(path, node) for path, tree in sources().items() for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [
         (path, node.args[0].value if isinstance(node.args[0], ast.Constant) else None)
         for path, node in calls
@@ -47,7 +52,7 @@ def test_every_meaning_has_commands_sentences_and_advice() -> None:
 
 
 def functions() -> list[ast.FunctionDef]:
-    return [node for tree in SOURCES.values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [node for tree in sources().values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 
 
 def test_what_makes_notes_promises_the_type_checker_that_they_have_codes() -> None:

@@ -1,6 +1,7 @@
 """The bill as a band over the predictor's error, and prices that are only supposed."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,21 @@ TWO_SITES = PREDICTED | {f"pools.{name}.service_times": "roofline" for name in (
 
 
 @pytest.mark.parametrize(
-    "scenario",
+    ("question", "changes"),
     [
-        one(),
-        one({"slo.ttft_s": 2.0}),
-        one({"periods": {"day": {}, "night": {"demand": 0.5}}}),
-        one({"objective": "max-throughput", "budget_usd_per_hour": 150.0}),
-        small_with(TWO_SITES),
-        small_with(PREDICTED | {"pools.fast.service_times": "roofline"}),
+        (one, {}),
+        (one, {"slo.ttft_s": 2.0}),
+        (one, {"periods": {"day": {}, "night": {"demand": 0.5}}}),
+        (one, {"objective": "max-throughput", "budget_usd_per_hour": 150.0}),
+        (small_with, TWO_SITES),
+        (small_with, PREDICTED | {"pools.fast.service_times": "roofline"}),
     ],
     ids=["one site", "a promise", "a network", "a budget", "two sites", "one pool of three"],
 )
-def test_the_band_is_what_the_plans_for_both_ends_of_the_error_cost_and_holds_the_bill(scenario: Scenario) -> None:
+def test_the_band_is_what_the_plans_for_both_ends_of_the_error_cost_and_holds_the_bill(
+    question: Callable[[dict[str, Any]], Scenario], changes: dict[str, Any]
+) -> None:
+    scenario = question(changes)
     band, stated = cost_band(scenario), outcome(scenario).fleet.cost
     assert band is not None
     (varied,) = model_error(scenario, [])

@@ -1,6 +1,7 @@
 """Tiers of tests: what an answer costs is charged to each test that asks for it; the list says what has changed."""
 
 from collections.abc import Callable, Hashable
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +61,25 @@ def test_the_list_names_slow_tests_with_seconds_that_stay_until_they_change() ->
     assert tiers.to_list({**measured, "a::b[1]": 0.1}, {}, listed) == {"a::c": 20.0}
     assert tiers.to_list({"a::d": 0.2}, {"a::c[1]": 20.0, "a::b[2]": 0.0}, listed) == {"a::c": 20.0}
     assert [tiers.listed_s(node, listed) for node in ("a::b[1]", "a::b[2]", "a::c[9]")] == [0.5, 0.0, 20.0]
+
+
+LISTED, OTHER = tiers.LIST.with_name("test_listed.py"), tiers.LIST.with_name("test_other.py")
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "is_left"),
+    [
+        ("slow", LISTED, None),
+        ("slow", OTHER, True),
+        ("slow or campaign", OTHER, True),
+        ("slow", OTHER.parent, None),
+        ("not slow and not campaign", OTHER, None),
+        ("", OTHER, None),
+    ],
+)
+def test_a_file_is_left_unread_where_listed_tests_are_asked_for_and_it_has_none(
+    asked: str, path: Path, is_left: bool | None, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "read", lambda: {"tests/test_listed.py::test_a[1]": 1.0})
+    monkeypatch.setattr(pytestconfig.option, "markexpr", asked)
+    assert tiers.pytest_ignore_collect(path, pytestconfig) is is_left

@@ -6,7 +6,8 @@ that test ran alone.
 """
 
 from collections import defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ _fixture_s: dict[tuple[str, str], float] = {}
 """By name and module: what a fixture that several tests share cost when it was last made."""
 
 
+@cache
 def read() -> dict[str, float]:
     """CPU seconds by test, or by the name of a test all of whose cases are listed."""
     lines = LIST.read_text(encoding="utf-8").splitlines() if LIST.is_file() else []
@@ -57,6 +59,18 @@ def _name(node: str) -> str:
 def file_of(node: str) -> str:
     """File of a test, from the root of the checkout."""
     return node.partition("::")[0]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves a file without a listed test unread where `-m` asks for listed tests only."""
+    asked = set(str(config.getoption("markexpr")).split(" or "))
+    is_listed = collection_path.is_dir() or collection_path in files(read())
+    return None if is_listed or not asked <= set(TIERS[1:]) else True
+
+
+def files(listed: Iterable[str]) -> set[Path]:
+    """Files of tests."""
+    return {LIST.parents[1] / node.partition("::")[0] for node in listed}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
