@@ -61,8 +61,17 @@ planner.cli.main()
 """
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
-@pytest.mark.parametrize("module", ["typer", "planner.cli.commands", "numpy", "pydantic", "rich.console"])
+@pytest.mark.parametrize(
+    ("module", "number"),
+    [
+        *(("typer", number) for number in CODES),
+        ("planner.cli.commands", signal.SIGTERM),
+        ("numpy", signal.SIGHUP),
+        *(("pydantic", number) for number in CODES),
+        ("rich.console", signal.SIGTERM),
+    ],
+    ids=str,
+)
 def test_a_signal_while_modules_load_is_one_line_and_the_shells_code(module: str, number: signal.Signals) -> None:
     found = python(FINDER, module, str(int(number)))
     word = WORDS[number.name]
@@ -261,18 +270,23 @@ def test_another_pipe_that_breaks_is_not_taken_for_a_reader_that_left(monkeypatc
 # Terminals without UTF-8
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+PRINTING = [
+    ["predict", "qwen3-32b", "h200-sxm"],
+    ["profiles", "list"],
+    ["profiles", "show", "prfaas-1t"],
+    ["profiles", "show", "prfaas-1t", "--format", "json"],
+    ["optimize", "Löwe–中.toml"],
+    ["scenario", "check", "--help"],
+]
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "encoding"),
     [
-        ["predict", "qwen3-32b", "h200-sxm"],
-        ["profiles", "list"],
-        ["profiles", "show", "prfaas-1t"],
-        ["profiles", "show", "prfaas-1t", "--format", "json"],
-        ["optimize", "Löwe–中.toml"],
-        ["scenario", "check", "--help"],
+        *((arguments, "ascii") for arguments in PRINTING),  # what it lacks, others may have
+        *((PRINTING[i], encoding) for i in (0, 4) for encoding in ("latin-1", "cp1252", "utf-8")),
     ],
-    ids=lambda arguments: "-".join(arguments[:2]),
+    ids=lambda value: value if isinstance(value, str) else "-".join(value[:2]),
 )
 def test_whatever_the_encoding_the_answer_is_printed(arguments: list[str], encoding: str) -> None:
     environment = {**ENVIRONMENT, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}

@@ -14,15 +14,19 @@ from planner.report import canvas, check_report, write_report
 from planner.report.chart_money import CostChart
 from planner.report.figures import NAME_KEY, PNG_KEY, charts
 from planner.report.folder import png_text
-from tests.test_report_records import CASES, PRICES, make_case, make_plan
+from tests.test_report_records import CASES, PD_P
 
 TEXT = 'name = "example"\n'
+CASE = CASES["one pool"]
+"""It has two figures, cost and utilisation: what holds of a folder holds with few as with many."""
+OTHER = CASE.model_copy(update={"plan": CASE.plan.model_copy(update={"pools": (PD_P,)})})
+"""The same with another fleet."""
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("written") / "reports" / "example"
-    write_report(make_case(), out, TEXT)
+    write_report(CASE, out, TEXT)
     return out
 
 
@@ -36,7 +40,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("name", ["usual", "no prices", "one pool"])
+@pytest.mark.parametrize("name", ["usual", "one pool"])
 def test_a_report_just_written_is_current(name: str, tmp_path: Path) -> None:
     write_report(CASES[name], tmp_path, TEXT)
     assert check_report(CASES[name], tmp_path, TEXT) == []
@@ -44,14 +48,14 @@ def test_a_report_just_written_is_current(name: str, tmp_path: Path) -> None:
 
 def test_a_report_is_question_answer_and_figures(folder: Path) -> None:
     names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
-    assert {"scenario.toml", "report.md", "figures", "figures/threshold.png"} < names
+    assert {"scenario.toml", "report.md", "figures", "figures/cost.png"} < names
     assert all(name.startswith("figures") or name in ("scenario.toml", "report.md") for name in names)
     assert (folder / "scenario.toml").read_text() == TEXT
 
 
 def test_writing_again_gives_the_same_bytes(folder: Path) -> None:
     before = content(folder)
-    write_report(make_case(), folder, TEXT)
+    write_report(CASE, folder, TEXT)
     assert content(folder) == before
 
 
@@ -59,29 +63,30 @@ def test_a_changed_number_makes_the_text_stale_and_its_line_is_named(folder: Pat
     report = folder / "report.md"
     line = report.read_text().splitlines().index("## Latency") + 1
     report.write_text(report.read_text().replace("## Latency", "## latency"))
-    assert check_report(make_case(), folder, TEXT) == [f"report.md: line {line} differs"]
+    assert check_report(CASE, folder, TEXT) == [f"report.md: line {line} differs"]
 
 
 def test_another_answer_makes_text_and_figures_stale(folder: Path) -> None:
-    stale = check_report(make_case(plan=make_plan(threshold_tokens=21000.0)), folder, TEXT)
-    assert "figures/threshold.png: shows other data" in stale
-    assert "figures/lengths.png: shows other data" in stale
+    stale = check_report(OTHER, folder, TEXT)
+    assert "figures/cost.png: shows other data" in stale
+    assert "figures/utilisation.png: shows other data" in stale
     assert any(line.startswith("report.md: line") for line in stale)
 
 
 def test_changed_data_of_one_figure_are_noticed_even_where_the_text_is_the_same(folder: Path) -> None:
-    prices = PRICES.model_copy(update={"equal_cost_gain": (0.36, 0.17001, 0.02, -0.06)})
-    assert check_report(make_case(price_ratios=prices), folder, TEXT) == ["figures/price_ratio.png: shows other data"]
+    busier = CASE.plan.pools[0].model_copy(update={"utilization": CASE.plan.pools[0].utilization + 1e-4})
+    case = CASE.model_copy(update={"plan": CASE.plan.model_copy(update={"pools": (busier,)})})
+    assert check_report(case, folder, TEXT) == ["figures/utilisation.png: shows other data"]
 
 
 def test_another_question_is_noticed(folder: Path) -> None:
-    assert check_report(make_case(), folder, TEXT + "# more\n") == ["scenario.toml: line 2 differs"]
+    assert check_report(CASE, folder, TEXT + "# more\n") == ["scenario.toml: line 2 differs"]
 
 
 def test_missing_files_are_named(folder: Path, tmp_path: Path) -> None:
     (folder / "figures" / "cost.png").unlink()
-    assert check_report(make_case(), folder, TEXT) == ["figures/cost.png: is missing"]
-    nowhere = check_report(CASES["one pool"], tmp_path / "nowhere", TEXT)
+    assert check_report(CASE, folder, TEXT) == ["figures/cost.png: is missing"]
+    nowhere = check_report(CASE, tmp_path / "nowhere", TEXT)
     assert nowhere[:2] == ["scenario.toml: is missing", "report.md: is missing"]
 
 
@@ -96,16 +101,16 @@ def test_figures_of_an_earlier_report_are_named_and_removed_and_no_others(folder
     }
     for name, image in {**of_others, "hours.png": earlier}.items():
         (figures / name).write_bytes(image)
-    assert check_report(make_case(), folder, TEXT) == ["figures/hours.png: is not a figure of this report, remove it"]
-    write_report(make_case(), folder, TEXT)
-    assert check_report(make_case(), folder, TEXT) == []
+    assert check_report(CASE, folder, TEXT) == ["figures/hours.png: is not a figure of this report, remove it"]
+    write_report(CASE, folder, TEXT)
+    assert check_report(CASE, folder, TEXT) == []
     assert {name: (figures / name).read_bytes() for name in of_others} == of_others
     assert not (figures / "hours.png").exists()
 
 
 def cost_figure() -> Figure:
     with canvas.style():
-        return charts(make_case())["cost"].draw()
+        return charts(CASE)["cost"].draw()
 
 
 def test_a_damaged_figure_is_named(folder: Path) -> None:
@@ -113,7 +118,7 @@ def test_a_damaged_figure_is_named(folder: Path) -> None:
     whole = path.read_bytes()
     for broken in (whole[: len(whole) // 2], whole[:-30] + b"\0" + whole[-29:], b"", b"text"):
         path.write_bytes(broken)
-        assert check_report(make_case(), folder, TEXT) == ["figures/cost.png: is no figure that planner drew"]
+        assert check_report(CASE, folder, TEXT) == ["figures/cost.png: is no figure that planner drew"]
         assert png_text(path) is None
 
 
@@ -134,7 +139,7 @@ def test_what_no_report_can_be_is_named_and_neither_waited_for_nor_read_whole(
     else:
         path.write_bytes(b"\xff\xfe")
     what = "no figure that planner drew" if name.endswith(".png") else "no text that planner wrote"
-    assert check_report(make_case(), folder, TEXT) == [f"{name}: is {what}"]
+    assert check_report(CASE, folder, TEXT) == [f"{name}: is {what}"]
 
 
 def test_a_failure_while_drawing_leaves_the_old_report_untouched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,16 +149,16 @@ def test_a_failure_while_drawing_leaves_the_old_report_untouched(folder: Path, m
     before = content(folder)
     monkeypatch.setattr(CostChart, "draw", fails)
     with pytest.raises(KeyboardInterrupt):
-        write_report(make_case(plan=make_plan(threshold_tokens=21000.0)), folder, "other")
+        write_report(OTHER, folder, "other")
     assert content(folder) == before
     monkeypatch.undo()
-    assert check_report(make_case(), folder, TEXT) == []
+    assert check_report(CASE, folder, TEXT) == []
 
 
 def test_a_failure_while_drawing_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CostChart, "draw", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        write_report(make_case(), tmp_path / "new", TEXT)
+        write_report(CASE, tmp_path / "new", TEXT)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -164,7 +169,7 @@ def test_a_failure_while_writing_leaves_the_old_report_untouched(folder: Path, m
     before = content(folder)
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match="No space left on device"):
-        write_report(make_case(plan=make_plan(threshold_tokens=21000.0)), folder, TEXT)
+        write_report(OTHER, folder, TEXT)
     monkeypatch.undo()
     assert content(folder) == before
 
@@ -175,7 +180,7 @@ def test_a_failure_while_moving_leaves_whole_files_and_nothing_else(
     moved: list[str] = []
 
     def replace(source: Path, target: Path) -> None:
-        if len(moved) == 3:
+        if moved:
             raise KeyboardInterrupt
         moved.append(Path(target).name)
         os.rename(source, target)
@@ -183,7 +188,7 @@ def test_a_failure_while_moving_leaves_whole_files_and_nothing_else(
     before = content(folder)
     monkeypatch.setattr(Path, "replace", replace)
     with pytest.raises(KeyboardInterrupt):
-        write_report(make_case(plan=make_plan(threshold_tokens=21000.0)), folder, TEXT)
+        write_report(OTHER, folder, TEXT)
     monkeypatch.undo()
     after = content(folder)
     assert after.keys() == before.keys()
@@ -194,16 +199,16 @@ def test_a_failure_while_moving_leaves_whole_files_and_nothing_else(
 def test_the_question_is_not_rewritten_where_it_stands_already(folder: Path) -> None:
     scenario = folder / "scenario.toml"
     os.utime(scenario, (1.0, 1.0))
-    write_report(make_case(), folder, TEXT)
+    write_report(CASE, folder, TEXT)
     assert scenario.stat().st_mtime == 1.0
-    write_report(make_case(), folder, "other\n")
+    write_report(CASE, folder, "other\n")
     assert scenario.read_text() == "other\n"
 
 
 def test_a_place_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
-        write_report(make_case(), tmp_path / "file", TEXT)
+        write_report(CASE, tmp_path / "file", TEXT)
 
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -109,9 +109,9 @@ def test_a_price_without_a_source_is_assumed_and_the_plan_says_so() -> None:
         scenario = load_scenario(text, "small.toml", Path(), overrides)
         price = scenario.prices[FAST]
         assert (price.hourly_usd, price.basis, price.source) == (5.5, "assumed", "")
-        for question in (scenario, scenario.varied({"periods": {"day": {}}})):
-            found = optimize(question).notes
-            assert any(note.startswith(f"assumed without a source: the price of {FAST} ") for note in found)
+    for question in (scenario, scenario.varied({"periods": {"day": {}}})):
+        found = optimize(question).notes
+        assert any(note.startswith(f"assumed without a source: the price of {FAST} ") for note in found)
     assert not any("without a source" in note for note in optimize(small()).notes)
 
 

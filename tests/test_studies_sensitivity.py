@@ -7,12 +7,16 @@ import pytest
 
 from planner.optimizer import outcome, planning_problem
 from planner.results import InputSensitivity, Sensitivity, Variation
-from planner.scenario import read_scenario
-from planner.studies.sensitivity import inputs, longer, sensitivity
-from tests.builders import FAST, HOME, in_classes, problem_of, small_with
+from planner.scenario import Scenario, read_scenario
+from planner.studies.sensitivity import Input, inputs, longer, sensitivity
+from tests.builders import FAST, HOME, problem_of, small_with
 from tests.cpu_cost import cached
 
-FIXED: dict[str, Any] = {"pools.fast.n_instances": 2, "pools.near.n_instances": 1, "pools.decode.n_instances": 9}
+FEW = {"workload.lengths": {"kind": "empirical", "tokens": [round(128 * 2 ** (i / 1.5)) for i in range(1, 14)]}}
+"""Prompts of a few lengths are planned five times faster than those of a density, and no law here is about lengths."""
+CHEAP = {**FEW, "objective": "min-cost", "demand_req_per_s": 1.5, f"prices.{FAST}.usd_per_accelerator_hour": 1.0}
+"""Prefill is cheapest at the other site, so that the link is paid for."""
+FIXED: dict[str, Any] = {**FEW, "pools.fast.n_instances": 2, "pools.near.n_instances": 1, "pools.decode.n_instances": 9}
 STOCK = {f"sites.local.accelerators.{HOME}": 80}
 
 
@@ -24,7 +28,7 @@ def fixed() -> Sensitivity:
 
 @cached
 def cheapest() -> Sensitivity:
-    return sensitivity(small_with({"objective": "min-cost", "demand_req_per_s": 1.5}))
+    return sensitivity(small_with(CHEAP))
 
 
 def row(found: Sensitivity, title: str) -> dict[str, Variation]:
@@ -84,10 +88,11 @@ def test_slower_prefill_leaves_less_and_new_thresholds_never_leave_less_than_old
 
 def test_a_price_changes_the_bill_by_its_share_where_the_sizes_stay() -> None:
     found = cheapest()
-    for v in row(found, "price of wan").values():
-        if not v.changes_fleet:
-            wan = 20.0 if found.n_instances["fast"] else 0.0
-            assert v.objective == pytest.approx(found.stated + (v.factor - 1) * wan, rel=1e-6)
+    assert found.n_instances["fast"]
+    stayed = [v for v in row(found, "price of wan").values() if not v.changes_fleet]
+    assert stayed
+    for v in stayed:
+        assert v.objective == pytest.approx(found.stated + (v.factor - 1) * 20.0, rel=1e-6)
 
 
 def test_more_demand_and_dearer_inputs_never_cost_less() -> None:
@@ -134,17 +139,22 @@ def test_every_kind_of_lengths_gets_longer() -> None:
     assert third["edges"] == pytest.approx([12.0, 24.0, 48.0])
 
 
-def test_the_sizes_of_a_network_are_kept_and_held_against_its_demand() -> None:
-    lengths = {"kind": "empirical", "tokens": [500, 8000]}
-    output = {"kind": "constant", "tokens": 300}
-    classes = {"all": (1.0, {"lengths": lengths, "output_lengths": output})}
+def test_the_sizes_of_a_network_are_kept_and_held_against_its_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.studies.sensitivity.inputs", lambda scenario: (demand_of(scenario), []))
     periods = {"periods.day.demand": 1.0, "periods.night.demand": 0.4}
-    scenario = in_classes(classes, {"objective": "min-cost", "demand_req_per_s": 2.0, **periods})
+    two = {"workload.lengths": {"kind": "empirical", "tokens": [500.0, 8000.0]}}
+    scenario = small_with({**two, "objective": "min-cost", "demand_req_per_s": 2.0, **periods})
     assert not planning_problem(scenario).is_routed
     demand = row(sensitivity(scenario), "demand")
     assert demand["-20 %"].kept_fraction == pytest.approx(1.0, abs=0.02)
     assert demand["+20 %"].kept_fraction is not None
     assert demand["+20 %"].kept_fraction >= 1 / 1.2 * 0.98
+
+
+def demand_of(scenario: Scenario) -> list[Input]:
+    """The demand alone of what is varied."""
+    asked, _ = inputs(scenario)
+    return [item for item in asked if item.title == "demand"]
 
 
 def test_a_change_without_a_plan_swings_most() -> None:

@@ -80,6 +80,6 @@ LISTED, OTHER = tiers.LIST.with_name("test_listed.py"), tiers.LIST.with_name("te
 def test_a_file_is_left_unread_where_listed_tests_are_asked_for_and_it_has_none(
     asked: str, path: Path, is_left: bool | None, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiers, "read", lambda: {"tests/test_listed.py::test_a[1]": 1.0})
+    monkeypatch.setattr(tiers, "listed_files", lambda: {"tests/test_listed.py"})
     monkeypatch.setattr(pytestconfig.option, "markexpr", asked)
     assert tiers.pytest_ignore_collect(path, pytestconfig) is is_left

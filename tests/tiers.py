@@ -6,7 +6,7 @@ that test ran alone.
 """
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from tests.cpu_cost import cpu_s, shared_s
 
 LIST = Path(__file__).with_name("slow.txt")
+ROOT = LIST.parents[1]
 SLOW_S = 0.3
 """A test above is listed."""
 CAMPAIGN_S = 10.0
@@ -29,7 +30,6 @@ _fixture_s: dict[tuple[str, str], float] = {}
 """By name and module: what a fixture that several tests share cost when it was last made."""
 
 
-@cache
 def read() -> dict[str, float]:
     """CPU seconds by test, or by the name of a test all of whose cases are listed."""
     lines = LIST.read_text(encoding="utf-8").splitlines() if LIST.is_file() else []
@@ -64,13 +64,15 @@ def file_of(node: str) -> str:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leaves a file without a listed test unread where `-m` asks for listed tests only."""
     asked = set(str(config.getoption("markexpr")).split(" or "))
-    is_listed = collection_path.is_dir() or collection_path in files(read())
-    return None if is_listed or not asked <= set(TIERS[1:]) else True
+    if collection_path.is_dir() or not asked <= set(TIERS[1:]):
+        return None
+    return str(collection_path.relative_to(ROOT)) not in listed_files() or None
 
 
-def files(listed: Iterable[str]) -> set[Path]:
-    """Files of tests."""
-    return {LIST.parents[1] / node.partition("::")[0] for node in listed}
+@cache
+def listed_files() -> set[str]:
+    """Files with a listed test, from the root of the checkout."""
+    return {node.partition("::")[0] for node in read()}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

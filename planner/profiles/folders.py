@@ -4,6 +4,7 @@ import os
 import re
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -21,12 +22,14 @@ _LINE = re.compile(rf"""^\s*["']?schema["']?\s*=\s*["']{_SCHEMA.pattern}""", re.
 """Its line in a file that cannot be parsed."""
 
 
+@cache
 def profile_dir(kind: Kind, package: Path = PACKAGE) -> Path:
     """Folder of the shipped profiles of a kind: inside an installed package, beside it in a source checkout."""
     inside = package / "data" / f"{kind}_profiles"
     return inside if inside.is_dir() else package.parent / f"{kind}_profiles"
 
 
+@cache
 def profile_paths(kind: Kind) -> tuple[Path, ...]:
     """Files of the shipped profiles of a kind, by name."""
     return tuple(sorted(profile_dir(kind).glob("*.toml")))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import FrameType
 
+from planner.optimizer import optimize
 from tests.campaigns.random_scenarios import Data, network_data, one_site_data, toml_text
 from tests.metamorphic import LAWS, Answer, answer_to, breaks
 
@@ -38,7 +39,7 @@ def guarded(data: Data, limit_s: float) -> Answer:
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, MOST_WALL_S)
     try:
-        return answer_to(data, limit_s)
+        return answer_to(data, limit_s, optimize)
     except TimeoutError:
         return Answer(data, "undecided", words=f"no answer in {MOST_WALL_S} s")
     except Exception as error:  # a fault is a result, and the campaign goes on

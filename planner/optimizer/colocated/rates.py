@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import ceil, inf
 from time import monotonic
 
@@ -81,6 +82,7 @@ def alone(load: Load) -> Ttft:
     return Ttft.of([Path.of(1.0, load.prompts.alone_s + load.before_s, load.prompts.weights, NO_WAIT)])
 
 
+@lru_cache(maxsize=64)
 def queue_of(load: Load, n_instances: int, rate_req_per_s: float) -> tuple[ColocatedQueue, Ttft] | None:
     """The steady state of a load at a mean rate, and its times to first token with what the host needs; or None."""
     try:
