@@ -1,18 +1,18 @@
 """Small scenarios for the tests: one reference question of two sites, its variants, and random ones."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from planner.optimizer import Problem, planned_at, planning_problem
+from planner.optimizer import Problem, planned_at, planning_problem, sketched, solved
 from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.routed_capacity import Operating
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.strategies import solution_of_routes
-from planner.results import Fleet, Latency
+from planner.results import Fleet, Latency, Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from tests.cpu_cost import cached
 
@@ -110,6 +110,12 @@ def small_with(changes: Mapping[str, Any]) -> Scenario:
 def problem_of(changes: Mapping[str, Any] | None = None) -> Problem:
     """The small scenario with keys changed, resolved."""
     return planning_problem(small_with(changes or {}))
+
+
+def sketch(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> Plan:
+    """What `optimize` plans, without the other fleets that it is compared with, which take most of the time."""
+    problem = planning_problem(scenario, data_dirs)
+    return sketched(problem, solved(problem, time_limit_s))
 
 
 @cached

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import planning_problem, sketched, solved
 from planner.results import Plan
 from planner.scenario import Scenario
+from tests.builders import sketch
 from tests.campaigns.random_scenarios import Data, scenario_of
 
 PROVEN = 1e-6
@@ -68,12 +68,6 @@ class Answer:
 
 
 Planner = Callable[[Scenario, Sequence[Path], float], Plan]
-
-
-def sketch(scenario: Scenario, data_dirs: Sequence[Path], time_limit_s: float) -> Plan:
-    """What `optimize` plans, without the other fleets that it is compared with, which take most of the time."""
-    problem = planning_problem(scenario, data_dirs)
-    return sketched(problem, solved(problem, time_limit_s))
 
 
 def answer_to(data: Data, time_limit_s: float = 20.0, planner: Planner = sketch) -> Answer:

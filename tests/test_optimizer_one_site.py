@@ -1,8 +1,9 @@
 """One site: the verdict says what it costs, what binds and what at hand is cheaper; no opponent is the plan itself."""
 
+import json
 import shlex
-from collections.abc import Sequence
-from itertools import combinations, product
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from planner.results import Baseline, Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.scenario.overrides import parsed_override
 from tests.builders import POOLS_HERE, small_with
+from tests.cpu_cost import cached
 
 ONE = (
     """
@@ -30,7 +32,7 @@ demand_req_per_s = 4
 profile = "qwen3-32b"
 
 [workload]
-lengths = { kind = "lognormal", mu = 8.0, sigma = 1.0, low_tokens = 128, high_tokens = 16384 }
+lengths = { kind = "lognormal", mu = 8.0, sigma = 1.0, low_tokens = 128, high_tokens = 4096 }
 output_lengths = { kind = "constant", tokens = 200 }
 
 [sites.here]
@@ -49,13 +51,23 @@ def one(changes: dict[str, Any] | None = None) -> Scenario:
     return load_scenario(ONE, "one.toml", Path()).varied(changes or {})
 
 
+@cached
+def _planned(changes: str) -> Plan:
+    return optimize(one(json.loads(changes)))
+
+
+def planned(changes: Mapping[str, Any] | None = None) -> Plan:
+    """The plan of the question with keys changed, found once."""
+    return _planned(json.dumps(changes or {}, sort_keys=True))
+
+
 def asked(changes: dict[str, Any], sets: Sequence[str]) -> Scenario:
     """The question with keys changed, and more of them as `--set` takes them."""
     return one(changes).varied({".".join(map(str, key)): value for key, value in map(parsed_override, sets)})
 
 
 def cheapest(plan: Plan) -> float:
-    return min(other.cost.usd_per_hour or 0.0 for other in plan.baselines)
+    return min(other.cost.usd_per_hour or 0.0 for other in apart(plan))
 
 
 def apart(plan: Plan) -> list[Baseline]:
@@ -74,7 +86,7 @@ def apart(plan: Plan) -> list[Baseline]:
     ],
 )
 def test_a_verdict_on_one_site_says_its_cost_what_binds_and_no_word_of_another_site(changes: dict[str, Any]) -> None:
-    plan = optimize(one(changes))
+    plan = planned(changes)
     said = plan.verdict.because
     assert not plan.verdict.worth_it
     assert "second site" not in said
@@ -86,7 +98,7 @@ def test_a_verdict_on_one_site_says_its_cost_what_binds_and_no_word_of_another_s
 
 
 def test_what_is_said_to_be_cheaper_is_what_that_question_is_answered_with() -> None:
-    plan = optimize(one())
+    plan = planned()
     assert "Cheaper would be: " in plan.verdict.because
     for other in apart(plan):
         changes: dict[str, Any] = {}
@@ -104,7 +116,7 @@ def test_what_is_said_to_be_cheaper_is_what_that_question_is_answered_with() -> 
 def test_nothing_is_said_to_be_cheaper_where_nothing_is() -> None:
     stated = {"pools.prefill.accelerators_per_instance": 1, "pools.decode.accelerators_per_instance": 1}
     dear = {"prices.h20-141gb.usd_per_accelerator_hour": 3.5}
-    plan = optimize(one(stated | dear))
+    plan = planned(stated | dear)
     assert plan.cost.usd_per_hour is not None
     assert all((other.cost.usd_per_hour or 0) >= plan.cost.usd_per_hour for other in apart(plan))
     assert "Cheaper would be" not in plan.verdict.because
@@ -112,7 +124,7 @@ def test_nothing_is_said_to_be_cheaper_where_nothing_is() -> None:
 
 def test_a_kind_without_a_price_is_not_at_hand() -> None:
     changes = {"prices": {"h200-sxm": {"usd_per_accelerator_hour": 3.0, "basis": "assumed", "source": "a test"}}}
-    plan = optimize(one(changes))
+    plan = planned(changes)
     assert {pool.hardware for other in plan.baselines for pool in other.pools} == {"h200-sxm"}
 
 
@@ -137,7 +149,7 @@ def test_a_site_whose_pools_are_all_measured_and_stated_so_has_nothing_to_compar
     ],
 )
 def test_the_changes_of_another_fleet_make_it_the_plan(changes: dict[str, Any]) -> None:
-    plan = optimize(one(changes))
+    plan = planned(changes)
     told = [other for other in plan.baselines if other.changes]
     assert told
     for other in told:
@@ -150,7 +162,7 @@ def test_the_changes_of_another_fleet_make_it_the_plan(changes: dict[str, Any]) 
     "price", [{}, {"prices.h20-141gb.usd_per_accelerator_hour": 0.6}, {"pools.prefill.accelerators_per_instance": 2}]
 )
 def test_a_note_adopts_the_fleet_that_the_verdict_says_is_cheaper_at_that_cost(price: dict[str, Any]) -> None:
-    plan = optimize(one(price))
+    plan = planned(price)
     assert "Cheaper would be: " in plan.verdict.because
     (note,) = [note for note in plan.notes if " the plan is that fleet: " in note]
     words = shlex.split(note.removeprefix("with ").partition(" the plan is ")[0])
@@ -162,7 +174,7 @@ def test_a_note_adopts_the_fleet_that_the_verdict_says_is_cheaper_at_that_cost(p
 
 
 def test_a_fleet_that_serves_more_for_the_same_bill_is_said_to() -> None:
-    plan = optimize(one())
+    plan = planned()
     (other,) = [o for o in plan.baselines if o.changes][:1]
     more = other.model_copy(
         update={
@@ -181,7 +193,7 @@ def test_a_fleet_that_serves_more_for_the_same_bill_is_said_to() -> None:
 
 def listed(names: dict[str, tuple[float, int]]) -> list[str]:
     """Names that are worth listing of fleets with a bill and instances of prefill."""
-    plan = optimize(one())
+    plan = planned()
     base = next(other for other in plan.baselines if other.changes)
     others = []
     for name, (usd, n) in names.items():
@@ -201,13 +213,13 @@ def test_all_changes_together_are_listed_only_where_they_beat_each_alone(usd: fl
 
 @pytest.mark.parametrize("changes", [{}, {"demand_req_per_s": 1.0}, {"pools.decode.hardware": "h20-141gb"}])
 def test_no_two_rows_are_of_the_same_fleet(changes: dict[str, Any]) -> None:
-    others = optimize(one(changes)).baselines
+    others = planned(changes).baselines
     assert not any(is_same_fleet(a, b) for a, b in combinations(others, 2))
 
 
 @pytest.mark.parametrize("changes", [{}, {"slo.ttft_s": 2.0}, {"periods": {"day": {"demand": 2.0}, "night": {}}}])
 def test_a_plan_of_one_site_has_no_word_of_links_thresholds_or_itself(changes: dict[str, Any]) -> None:
-    plan = optimize(one(changes))
+    plan = planned(changes)
     assert not {"threshold", "link"} & dict(headline(plan)).keys()
     assert "threshold" not in status(plan)
     assert not any("plan itself" in note for note in plan.notes)
@@ -215,9 +227,9 @@ def test_a_plan_of_one_site_has_no_word_of_links_thresholds_or_itself(changes: d
     assert {"threshold", "link"} <= dict(headline(two)).keys()
 
 
-@pytest.mark.parametrize("percentile", [50.0, 90.0, 99.0])
+@pytest.mark.parametrize("percentile", [50.0, 99.0])
 def test_fleets_are_compared_under_the_demand_at_the_promised_percentile(percentile: float) -> None:
-    plan = optimize(one({"slo.ttft_s": 3.0, "slo.ttft_percentile": percentile}))
+    plan = planned({"slo.ttft_s": 3.0, "slo.ttft_percentile": percentile})
     waits, name, found = compared_ttft(plan)
     assert (waits, name) == ("under load, at 4.00 req/s", f"P{percentile:.0f}")
     expected = [
@@ -227,7 +239,7 @@ def test_fleets_are_compared_under_the_demand_at_the_promised_percentile(percent
 
 
 def test_fleets_at_rates_of_their_own_are_compared_without_waiting() -> None:
-    plan = optimize(one({"objective": "max-throughput", "budget_usd_per_hour": 150.0, "demand_req_per_s": None}))
+    plan = planned({"objective": "max-throughput", "budget_usd_per_hour": 150.0, "demand_req_per_s": None})
     waits, _, found = compared_ttft(plan)
     assert waits == "without waiting"
     assert found[0] == (plan.latency.ttft_unloaded_mean_s, plan.latency.ttft_unloaded_p90_s)
@@ -235,9 +247,10 @@ def test_fleets_at_rates_of_their_own_are_compared_without_waiting() -> None:
 
 @pytest.mark.parametrize("limit_ms", [None, 1000.0, 14.0, 18.0])
 def test_what_binds_says_what_limits_the_batches_of_decode(limit_ms: float | None) -> None:
-    changes = {"demand_req_per_s": 36.0, "workload.output_lengths.tokens": 2000}
-    free = optimize(one(changes)).pool("decode").batch_limit
-    plan = optimize(one(changes | ({"pools.decode.tpot_ms": limit_ms} if limit_ms else {})))
+    long = {"workload.lengths.high_tokens": 16_384, "workload.output_lengths.tokens": 2000}
+    changes = {"demand_req_per_s": 36.0, **long}
+    free = planned(changes).pool("decode").batch_limit
+    plan = planned(changes | ({"pools.decode.tpot_ms": limit_ms} if limit_ms else {}))
     batch = plan.pool("decode").batch_limit
     assert free is not None
     assert batch is not None
@@ -246,10 +259,10 @@ def test_what_binds_says_what_limits_the_batches_of_decode(limit_ms: float | Non
     assert f"; its batches of {batch:,} are limited by {limit}." in plan.verdict.because
 
 
-@pytest.mark.parametrize("demand", [1.0, 4.0, 9.0, 17.0, 40.0])
+@pytest.mark.parametrize("demand", [1.0, 9.0, 17.0])
 def test_what_binds_says_why_a_pool_that_is_not_full_is_the_limit(demand: float) -> None:
     for changes in ({}, {"slo.ttft_s": 2.0}):
-        plan = optimize(one({"demand_req_per_s": demand} | changes))
+        plan = planned({"demand_req_per_s": demand} | changes)
         busiest = max(plan.pools, key=lambda pool: pool.utilization)
         n = busiest.n_instances
         one_less = n > 1 and busiest.capacity_req_per_s * (n - 1) / n < busiest.offered_req_per_s
@@ -259,7 +272,7 @@ def test_what_binds_says_why_a_pool_that_is_not_full_is_the_limit(demand: float)
         assert (kept in plan.verdict.because) is is_told
 
 
-@pytest.mark.parametrize(("demand", "far"), list(product((0.2, 1.0, 3.0), (0.5, 4.0, 40.0))))
+@pytest.mark.parametrize(("demand", "far"), [(0.2, 4.0), (1.0, 0.5), (1.0, 40.0), (3.0, 4.0)])
 def test_no_fleet_is_compared_with_itself(demand: float, far: float) -> None:
     keys = {"objective": "min-cost", "demand_req_per_s": demand}
     for changes in ({}, {"periods": {"day": {}, "night": {"demand": 0.5}}}):
@@ -267,7 +280,7 @@ def test_no_fleet_is_compared_with_itself(demand: float, far: float) -> None:
         assert not any(is_same_fleet(plan, other) for other in plan.baselines)
         sends = any(link.mean_gbps > 0 for link in plan.links)
         left_out = next((note for note in plan.notes if "that is the plan itself" in note), "")
-        is_far_cheap = (demand, far) in {(3.0, 0.5), (3.0, 4.0), (3.0, 40.0), (1.0, 0.5)}
+        is_far_cheap = (demand, far) in {(3.0, 4.0), (1.0, 0.5)}
         assert sends is is_far_cheap
         if not is_far_cheap:
             assert left_out
