@@ -17,6 +17,7 @@ RENT = f"prices.{FAST}.usd_per_accelerator_hour"
 FLEETS: dict[str, Any] = {
     "objective": "min-cost",
     "demand_req_per_s": 0.05,
+    "workload.lengths": {"kind": "constant", "tokens": 8192},
     "pools.fast.n_instances": 1,
     "pools.near.n_instances": 0,
     "pools.decode.n_instances": 1,
@@ -78,7 +79,8 @@ def test_a_value_without_a_plan_is_a_turn_of_its_own() -> None:
 def test_the_verdict_is_looked_at_where_no_comparison_is_named() -> None:
     changes = {f"sites.remote.accelerators.{FAST}": 400, f"sites.local.accelerators.{HOME}": 800}
     changes |= {"demand_req_per_s": 10.0, "pools.fast.n_instances": "free", "pools.near.n_instances": "free"}
-    changes |= {"pools.decode.n_instances": "free"}
+    lengths = {"kind": "empirical", "tokens": [round(128 * 2 ** (i / 1.5)) for i in range(1, 14)]}
+    changes |= {"pools.decode.n_instances": "free", "workload.lengths": lengths}
     found = only(asked(changes, decides="verdict"))
     turns = [turn for turn in (found.below, found.above) if turn is not None]
     assert turns
@@ -129,7 +131,7 @@ def test_a_network_turns_where_its_bills_are_equal_and_planning_on_both_sides_sa
     decides: str, even: float
 ) -> None:
     scenario = small_with(
-        {**DAY, "break_even": [{"key": RENT, "title": "rent", "low": 1.0, "high": 9.0, "decides": decides}]}
+        {**DAY, "break_even": [{"key": RENT, "title": "rent", "low": 3.0, "high": 5.0, "decides": decides}]}
     )
     found = only(scenario)
     assert (found.stated, found.decision, found.above, found.is_found) == (4.0, False, None, True)
@@ -159,7 +161,7 @@ def test_a_network_that_is_not_planned_in_time_has_no_break_even_and_says_so() -
 
 
 def test_a_value_at_which_a_network_has_no_plan_is_a_turn() -> None:
-    entry = {"key": "demand_req_per_s", "title": "demand", "low": 5.0, "high": 1000.0, "decides": "near"}
+    entry = {"key": "demand_req_per_s", "title": "demand", "low": 5.0, "high": 50.0, "decides": "near"}
     found = only(small_with({**DAY, "pools.near.max_instances": 20, "break_even": [entry]}))
     assert found.above is not None
     assert found.above.value > found.stated

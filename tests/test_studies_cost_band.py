@@ -68,7 +68,7 @@ def test_an_end_without_a_plan_is_unknown_and_said_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slo", "promise"), [({"slo.ttft_s": 0.7}, "s to the first token"), ({"slo.tpot_ms": 12.0}, "on TPOT")]
+    ("slo", "promise"), [({"slo.ttft_s": 0.22}, "s to the first token"), ({"slo.tpot_ms": 8.0}, "on TPOT")]
 )
 def test_an_end_without_a_plan_says_which_promise_no_fleet_keeps(slo: dict[str, float], promise: str) -> None:
     (key, tight), *_ = slo.items()
