@@ -72,7 +72,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @cache
 def listed_files() -> set[str]:
     """Files with a listed test, from the root of the checkout."""
-    return {node.partition("::")[0] for node in read()}
+    return {file_of(node) for node in read()}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -103,7 +103,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     item.stash[_STARTED_S] = cpu_s()
     before = dict(_fixture_s)
     yield
-    modules = (item.nodeid.partition("::")[0].removesuffix(".py").replace("/", "."), "tests.conftest")
+    modules = (file_of(item.nodeid).removesuffix(".py").replace("/", "."), "tests.conftest")
     for key in ((name, module) for name in getattr(item, "fixturenames", ()) for module in modules):
         if key in before and before[key] == _fixture_s[key]:
             shared_s[key] = before[key]
@@ -155,8 +155,7 @@ class Durations:
     def _of_other_files(self, listed: Mapping[str, float]) -> dict[str, float]:
         """What is listed of files that the session did not run, so that a list can be measured file by file."""
         ran = {file_of(node) for node in self.seconds}
-        root = LIST.parents[1]
-        return {n: s for n, s in listed.items() if file_of(n) not in ran and (root / file_of(n)).is_file()}
+        return {n: s for n, s in listed.items() if file_of(n) not in ran and (ROOT / file_of(n)).is_file()}
 
 
 def to_list(
