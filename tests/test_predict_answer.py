@@ -229,6 +229,25 @@ def test_a_version_that_was_not_calibrated_is_said_to_be_stood_in_for() -> None:
     assert noted != found.stack_basis.startswith("not calibrated")
 
 
+@pytest.mark.parametrize(
+    ("hardware", "n", "says"),
+    [
+        ("mi300x", 2, None),
+        ("mi300x", 4, "over 4 of mi300x was measured: the bandwidth over more of them stands for it"),
+        ("mi300x", 8, None),
+        ("mi325x", 8, "over 8 of mi325x was measured: a typical part of the link's bandwidth stands for it"),
+        ("mi325x", 1, None),
+        ("l40s", 2, None),
+    ],
+)
+def test_an_all_reduce_over_as_many_as_nobody_measured_is_noted(hardware: str, n: int, says: str | None) -> None:
+    notes = [note for note in prediction("llama-3.1-8b", hardware, n_accelerators=n).notes if "all-reduce" in note]
+    assert (says is None and not notes) or (len(notes) == 1 and says is not None and says in notes[0])
+    assert not any(
+        "all-reduce" in note for note in prediction("llama-3.1-8b", hardware, n_accelerators=n, stack="datasheet").notes
+    )
+
+
 # Number formats
 
 

@@ -104,6 +104,16 @@ def test_eight_ranks_share_weights_and_heads_and_pay_two_all_reduces_per_layer()
     assert time.compute_s[0] == pytest.approx(alone.compute_s[0] / 8, rel=1e-9)
 
 
+def test_two_accelerators_over_pcie_are_faster_than_one_and_eight_are_slower() -> None:
+    """NCCL over 2, 4 and 8 L40S: 20.1, 5.16 and 1.45 GB/s. Llama 3.1 8B: 32 layers, hidden 4096."""
+    tokens = 4096
+    times = {n: served("llama-3.1-8b", chip("l40s", "vllm"), f"tp={n}").prefill_time(tokens) for n in (1, 2, 4, 8)}
+    for n, gb_per_s in ((2, 20.1), (4, 5.16), (8, 1.45)):
+        moved_s = 32 * 2 * (2 * (n - 1) / n) * (2 * 4096 * tokens) / (gb_per_s * 1e9)
+        assert times[n].network_s[0] == pytest.approx(moved_s, rel=1e-3)
+    assert times[2].total_s[0] < times[1].total_s[0] < times[4].total_s[0] < times[8].total_s[0]
+
+
 def test_mla_decode_reads_the_whole_latent_cache_on_every_rank() -> None:
     # DeepSeek-V3: 61 layers of 512 + 64 latent values; a longer context costs its bytes at 4.8 TB/s and nothing else.
     many = served("deepseek-v3", chip("h200-sxm"), "tp=8")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from planner.profiles import Efficiencies, Figure, HardwareProfile, hardware_profile, profile_names
-from planner.profiles.efficiency import WHOLES
+from planner.profiles.efficiency import ALL_REDUCE_RANKS, WHOLES
 from planner.profiles.efficiency_checks import BOUNDS, RANGES, SLACK
 from planner.profiles.figure_units import figure_unit
 
@@ -52,6 +52,13 @@ KDA, DEEP_GEMM, DEEP_EP = "KDA and GDN kernels", "DeepGEMM H800", "DeepEP"
 COLLECTIVES, MAMF = "NVLink, PCIe and multi-node collectives", "MAMF matmul (ml-engineering)"
 DEFAULTS, H20 = "published planner defaults", "NVIDIA-H20-96GB"
 
+LINKS_GB_PER_S = {
+    "a100-sxm-80gb": 300,
+    **dict.fromkeys(("h100-sxm", "h200-sxm", "h20-96gb", "h20-141gb"), 450),
+    "l40s": 32,
+}
+"""Scale-up links; 900 of the others that one collector timed."""
+
 Entries = dict[str, dict[str, Any]]
 Expected = dict[tuple[str, str], tuple[float, dict[str, Any]]]
 """Value and entry of the collection by chip and key."""
@@ -68,7 +75,7 @@ def published(data_file: Callable[[str], Path]) -> Entries:
 def expected(published: Entries) -> Expected:
     """Everything that the catalogue should say."""
     measured = (collected, attention_tiles, grouped_products, h800, h20, recurrences, collectives, best_shapes)
-    parts = (*measured, wide_experts, planner_defaults)
+    parts = (*measured, smaller_groups, wide_experts, planner_defaults)
     return {key: found for part in parts for key, found in part(published)}
 
 
@@ -77,14 +84,38 @@ Found = Iterator[tuple[tuple[str, str], tuple[float, dict[str, Any]]]]
 
 def collected(published: Entries) -> Found:
     """Fractions as the collector's medians give them; a bus bandwidth is divided by the link."""
-    links_gb_per_s = {"a100-sxm-80gb": 300, "h100-sxm": 450, "h200-sxm": 450, "l40s": 32}
     for chip, name in COLLECTED.items():
         for key, other in AS_PUBLISHED.items():
             if other in published[name]:
                 entry = published[name][other]
                 yield (chip, key), (entry["value"], entry)
         entry = published[name]["nccl_all_reduce_busbw"]
-        yield (chip, "all_reduce_fraction"), (entry["value"] / links_gb_per_s.get(chip, 900), entry)
+        yield (chip, "all_reduce_fraction"), (entry["value"] / LINKS_GB_PER_S.get(chip, 900), entry)
+
+
+ALL_REDUCES = {
+    "a100-sxm-80gb": (193.0, 216.7),
+    "l40s": (20.1, 5.16),
+    "h100-sxm": (318.3, 350.2),
+    "h200-sxm": (315.1, 348.4),
+    "b200-sxm": (534.1, 633.7),
+    "b300-sxm": (543.7, 638.5),
+    "gb200": (529.8, 628.1),
+    "gb300": (544.8, 634.9),
+}
+"""Bus bandwidth over 2 and 4 accelerators by chip [GB/s], 2 (n - 1) / n bytes / seconds of 512 MiB of half precision:
+other rows of the tables that the published ones of 8 are from, comm/nccl in the wheel aiconfigurator-core 0.12.0."""
+
+
+def smaller_groups(published: Entries) -> Found:
+    """Over the link, cited as the largest group is; H20's links are H200's. MI300X's pair is beside its eight."""
+    for chip, both in (ALL_REDUCES | dict.fromkeys(("h20-96gb", "h20-141gb"), ALL_REDUCES["h200-sxm"])).items():
+        entry = published[COLLECTED.get(chip, COLLECTED["h200-sxm"])]["nccl_all_reduce_busbw"]
+        for n_ranks, gb_per_s in zip((2, 4), both, strict=True):
+            yield (chip, f"all_reduce_{n_ranks}_fraction"), (gb_per_s / LINKS_GB_PER_S.get(chip, 900), entry)
+    mi300x = published[COLLECTIVES]["MI300X_8gpu_allreduce_busbw"]
+    assert "2 GPUs 47.7" in mi300x["note"]
+    yield ("mi300x", "all_reduce_2_fraction"), (47.7 / 448, mi300x)
 
 
 TILES = {
@@ -369,7 +400,7 @@ def test_every_efficiency_cites_the_page_it_was_published_on(expected: Expected)
 def test_an_efficiency_says_how_it_is_known(name: str) -> None:
     found = efficiencies(hardware_profile(name))
     assert found
-    of_other_chips = ("attention_half_tokens", "attention_tail_tiles", "all_reduce_fraction")
+    of_other_chips = ("attention_half_tokens", "attention_tail_tiles", *ALL_REDUCE_RANKS)
     wanted = {"h20-141gb": "inferred"} | dict.fromkeys(("ascend-910b2", "ascend-910c", "ascend-950pr"), "quoted")
     for key, figure in found.items():
         usual = "measured" if key == "all_reduce_latency_us" else "derived"
@@ -407,7 +438,7 @@ def test_what_each_efficiency_is_a_fraction_of() -> None:
         "memory_bandwidth_tb_per_s": {
             *("weight_read_bf16", "weight_read_fp8", "moe_weight_read", "attention_decode", "recurrence_decode"),
         },
-        "scaleup_gb_per_s": {"all_reduce", "all_to_all"},
+        "scaleup_gb_per_s": {"all_reduce", "all_reduce_2", "all_reduce_4", "all_to_all"},
     }
 
 

@@ -142,6 +142,13 @@ PLANTED = {
     "efficiency of next to nothing": value_of("h100-sxm", "recurrence_fraction", "0.0001", "0.01 to 1 parts of 1"),
     "bandwidth in GB/s for its fraction": value_of("a100-sxm-80gb", "all_reduce_fraction", "222.3", "0.02 to 1.1"),
     "an all-reduce far above its link": value_of("h800-sxm", "all_reduce_fraction", "1.2", "0.02 to 1.1 parts of 1"),
+    "a pair above its link": value_of("h200-sxm", "all_reduce_2_fraction", "1.02", "0.02 to 1 parts of 1"),
+    "a pair faster than four behind a switch": value_of(
+        "h100-sxm", "all_reduce_2_fraction", "0.93", "more than 1.15 x all_reduce_4_fraction = 0.7782"
+    ),
+    "eight faster than four over PCIe": value_of(
+        "l40s", "all_reduce_fraction", "0.2", "more than 1.15 x all_reduce_4_fraction = 0.1613"
+    ),
     "latency in ns": value_of("h100-sxm", "all_reduce_latency_us", "5200", "is in us: 5200 ns are 5.2"),
     "latency in ms": value_of("b200-sxm", "all_reduce_latency_us", "0.0081", "is in us: 0.0081 ms are 8.1"),
     "seconds of all chunks for one": value_of("gb200", "recurrence_chunk_us", "511", "0.5 to 100 us"),

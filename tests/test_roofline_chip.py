@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.profiles import HardwareProfile, hardware_profile, profile_names
+from planner.profiles.efficiency import ALL_REDUCE_RANKS
 from planner.roofline import Chip
 from planner.roofline.chip import TYPICAL_BALANCE_FLOP_PER_BYTE, TYPICAL_FRACTION, TYPICAL_GEMM, KernelRate
 from planner.units import GB, MIB
@@ -116,9 +117,6 @@ def test_streaming_fractions_do_not_depend_on_the_compute_peak() -> None:
 def test_every_fraction_of_every_accelerator_is_one(hardware: str) -> None:
     chip = Chip(hardware_profile(hardware))
     assert all(0 < chip.read_fraction(name) <= 1 for name in ("attention_decode", "recurrence_decode"))
-    assert (
-        0 < chip.read_fraction("all_reduce") <= 1.1
-    )  # switches that add up let NCCL's bus bandwidth exceed the link's
     rates = [chip.kernel_rate(name) for name in ("attention_prefill", "recurrence")]
     for product_format in ("bf16", "fp8", "fp4", "int8"):
         rates += [chip.gemm_rate(product_format, [1, 64, 1024, 10**6]), chip.kernel_rate("moe", product_format)]
@@ -141,6 +139,45 @@ def test_collectives_leave_the_scale_up_link_where_its_domain_ends() -> None:
     assert (chip.hand_over_bytes_per_s(8, 4), chip.hand_over_bytes_per_s(16, 4)) == (450e9, 4 * 400e9 / 8)
     rack = Chip(hardware_profile("gb200"), derated=False)
     assert rack.collective_bytes_per_s(72) == rack.collective_bytes_per_s(8)
+
+
+@pytest.mark.parametrize(
+    ("name", "two", "four", "eight"), [("l40s", 20.1, 5.16, 1.45), ("h200-sxm", 315.1, 348.4, 460.5)]
+)
+def test_an_all_reduce_has_the_bandwidth_of_the_smallest_group_measured_that_holds_its_ranks(
+    name: str, two: float, four: float, eight: float
+) -> None:
+    """GB/s of NCCL, as in the notes of the profiles."""
+    found = [Chip(hardware_profile(name)).collective_bytes_per_s(n) for n in (2, 3, 4, 5, 8)]
+    assert found == pytest.approx([two * GB, four * GB, four * GB, eight * GB, eight * GB], rel=1e-3)
+    gb_per_s = dict(zip(ALL_REDUCE_RANKS, (two, four, eight), strict=True))
+    for absent, n_ranks, larger in (
+        (["all_reduce_2_fraction"], 2, four),
+        (["all_reduce_4_fraction"], 4, eight),
+        (["all_reduce_2_fraction", "all_reduce_4_fraction"], 2, eight),
+    ):
+        profile = hardware_profile(name)
+        efficiency = profile.efficiency.model_copy(update=dict.fromkeys(absent))
+        without = Chip(profile.model_copy(update={"efficiency": efficiency}))
+        assert without.collective_bytes_per_s(n_ranks) == pytest.approx(larger * GB, rel=1e-3)
+        assert gb_per_s[str(without.all_reduce_key(n_ranks))] == larger
+
+
+def test_an_all_reduce_that_nobody_measured_reaches_the_typical_part_of_its_link() -> None:
+    chip = Chip(hardware_profile("mi325x"))
+    assert [chip.all_reduce_key(n) for n in (2, 8)] == [None, None]
+    assert chip.collective_bytes_per_s(2) == chip.collective_bytes_per_s(8) == TYPICAL_FRACTION["all_reduce"] * 448e9
+
+
+def test_pairs_of_links_of_their_own_are_joined_over_hosts_at_what_was_measured_there() -> None:
+    """Two of eight have a bridge of 448 GB/s; all eight reach 31 over PCIe whatever their NICs would carry."""
+    pairs = changed("mi300x", scaleup_domain_accelerators=2)
+    slow = pairs.efficiency.all_reduce_fraction
+    assert slow is not None
+    efficiency = pairs.efficiency.model_copy(update={"all_reduce_fraction": slow.model_copy(update={"value": 0.07})})
+    chip = Chip(pairs.model_copy(update={"efficiency": efficiency}))
+    found = [chip.collective_bytes_per_s(n) for n in (2, 4, 8)]
+    assert found == pytest.approx([47.7 * GB, 31.36 * GB, 31.36 * GB], rel=1e-3)
 
 
 def test_without_any_link_a_collective_cannot_be_timed() -> None:

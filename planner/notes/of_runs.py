@@ -81,6 +81,12 @@ OF_RUNS: dict[str, Meaning] = {
         "No kernel was measured on this chip. The fraction of its peak that kernels reach is a typical one.",
         "Calibrate with measured points of this chip.",
     ),
+    "all-reduce-not-measured": Meaning(
+        PREDICT,
+        "No all-reduce over so many ranks was measured on this chip. The bandwidth of a larger group stands for it, or "
+        "a typical one. Behind a switch groups differ by a third, over PCIe or direct links several times.",
+        "Give the profile `all_reduce_2_fraction` or `all_reduce_4_fraction`, for example from nccl-tests.",
+    ),
     "hardware-announced": Meaning(
         PREDICT,
         "The chip is announced, not shipped. Its figures are the vendor's claims.",

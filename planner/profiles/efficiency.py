@@ -5,6 +5,7 @@ product, the tokens that go through a weight at once.
 """
 
 from collections.abc import Mapping
+from math import inf
 
 from planner.profiles.figure import Figure
 from planner.schema import StrictModel
@@ -74,8 +75,12 @@ class Efficiencies(StrictModel):
     moe_weight_read_fraction: Figure | None = None
     """Reading the experts' weights in decode [fraction of the peak memory bandwidth]."""
     all_reduce_fraction: Figure | None = None
-    """Bus bandwidth of a large all-reduce [fraction of the scale-up link, one direction]; with reduction inside the
-    network it is not a wire rate and may exceed 1."""
+    """Bus bandwidth of a large all-reduce over the largest group measured in one server [fraction of the scale-up link,
+    one direction]; with reduction inside the network it is not a wire rate and may exceed 1."""
+    all_reduce_2_fraction: Figure | None = None
+    """The same over two accelerators [fraction of the scale-up link, one direction]."""
+    all_reduce_4_fraction: Figure | None = None
+    """The same over four accelerators [fraction of the scale-up link, one direction]."""
     all_reduce_latency_us: Figure | None = None
     """Small all-reduce of one server, 8192 elements [us]."""
     all_to_all_fraction: Figure | None = None
@@ -89,6 +94,13 @@ class Efficiencies(StrictModel):
     """Reading and writing fp32 recurrent states in decode [fraction of the peak memory bandwidth]."""
 
 
+ALL_REDUCE_RANKS: Mapping[str, float] = {
+    "all_reduce_2_fraction": 2,
+    "all_reduce_4_fraction": 4,
+    "all_reduce_fraction": inf,
+}
+"""Most ranks of the group that each bus bandwidth was measured over, smallest first."""
+
 _COMPUTE = {
     f"{kind}_{precision}_": precision for kind in ("gemm", "moe", "grouped") for precision in ("bf16", "fp8", "fp4")
 }
@@ -98,7 +110,7 @@ _WHOLE_OF_PREFIX = {
     "recurrence_fraction": "bf16_tflops",
     **dict.fromkeys(("weight_read_", "attention_decode_"), "memory_bandwidth_tb_per_s"),
     **dict.fromkeys(("moe_weight_read_", "recurrence_decode_"), "memory_bandwidth_tb_per_s"),
-    **dict.fromkeys(("all_reduce_fraction", "all_to_all_"), "scaleup_gb_per_s"),
+    **dict.fromkeys((*ALL_REDUCE_RANKS, "all_to_all_"), "scaleup_gb_per_s"),
 }
 
 WHOLES: Mapping[str, str] = {
@@ -108,3 +120,12 @@ WHOLES: Mapping[str, str] = {
     if key.startswith(prefix)
 }
 """Figure that each efficiency is a fraction of, by key; times are fractions of nothing and not here."""
+
+
+def all_reduce_keys(n_ranks: int) -> list[str]:
+    """Bus bandwidths that may stand for an all-reduce over so many ranks: of groups that hold them, smallest first.
+
+    >>> all_reduce_keys(3)
+    ['all_reduce_4_fraction', 'all_reduce_fraction']
+    """
+    return [key for key, most in ALL_REDUCE_RANKS.items() if n_ranks <= most]

@@ -1,12 +1,13 @@
 """What the gate asks of measured efficiencies beyond their schema: in range, in order, of peaks that are there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
+from math import inf
 
 from planner.errors import Problem
 from planner.profiles.architectures import Range
 from planner.profiles.checked import Check, CheckedFile
-from planner.profiles.efficiency import WHOLES, Efficiencies
+from planner.profiles.efficiency import ALL_REDUCE_RANKS, WHOLES, Efficiencies
 from planner.profiles.entries import entries, numbers
 from planner.profiles.figure_units import figure_unit, unit_hint
 from planner.profiles.hardware import HardwareProfile
@@ -29,7 +30,8 @@ _RANGE_OF_PREFIX = {
     "attention_half_tokens": Range(10, 10_000),
     "attention_tail_tiles": Range(1, 500),
     **dict.fromkeys(("moe_", "grouped_"), Range(0.05, 1)),
-    "all_reduce_fraction": Range(0.02, 1.1),
+    **dict.fromkeys(("all_reduce_fraction", "all_reduce_4_"), Range(0.02, 1.1)),
+    "all_reduce_2_": Range(0.02, 1),
     "all_reduce_latency_us": Range(0.5, 100),
     "all_to_all_": Range(0.02, 1),
     "recurrence_fraction": Range(0.01, 1),
@@ -43,7 +45,8 @@ RANGES: Mapping[str, Range] = {
     for prefix, allowed in _RANGE_OF_PREFIX.items()
     if key.startswith(prefix)
 }
-"""Plausible range of every efficiency; reduction inside the network lets an all-reduce exceed its link a little."""
+"""Plausible range of every efficiency; reduction inside the network lets an all-reduce exceed its link a little, but
+not one of two ranks, which both send all they have either way."""
 
 BOUNDS: tuple[tuple[str, str], ...] = (
     *((f"gemm_bf16_{fewer}_fraction", f"gemm_bf16_{more}_fraction") for fewer, more in combinations(_FEW_ROWS, 2)),
@@ -72,6 +75,9 @@ fill the accelerator better, those of narrower numbers worse, and plain products
 _NEVER = ("datasheet", "announced")
 _OF_A_DEVICE = ("measured", "derived")
 _EXPLAINED = ("derived", "inferred")
+_JOINED_BY = ("scaleup_domain_accelerators", "scaleup_gb_per_s", "pcie_gb_per_s")
+_SERVER = 8
+"""Most accelerators of a group whose all-reduce is measured."""
 _REQUIRED = "memory_bandwidth_tb_per_s"
 """A whole that is asked for even where no efficiency is a fraction of it."""
 
@@ -84,7 +90,8 @@ def plausible_efficiencies(checked: CheckedFile) -> Iterator[Problem]:
     for key in (key for key in values if key not in fitting):
         yield _range_problem(file, key, values[key])
     yield from _parts_of_nothing(file, fitting)
-    for key, message in _out_of_order(fitting).items():
+    bounds = (*BOUNDS, *_bounds_of_groups(numbers(file, "figures", _JOINED_BY)))
+    for key, message in _out_of_order(fitting, bounds).items():
         yield file.problem(("efficiency", key, "value"), message, f"at most {SLACK:g} times what bounds it")
 
 
@@ -141,9 +148,23 @@ def _parts_of_nothing(file: TomlFile, values: Mapping[str, float]) -> Iterator[P
             yield file.problem(("efficiency", key), message, f"absent, or beside figures.{whole}")
 
 
-def _out_of_order(values: Mapping[str, float]) -> dict[str, str]:
+def _bounds_of_groups(figures: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """The slower and the faster of two all-reduces, as in `BOUNDS`, where it is known what joins a whole server.
+
+    More ranks of a scale-up domain bring more links, or a switch that adds up. More ranks without one share the links
+    of their hosts.
+    """
+    pairs = combinations(ALL_REDUCE_RANKS, 2)
+    domain, link, host = (figures.get(key, inf) for key in _JOINED_BY)
+    if domain >= _SERVER:
+        yield from pairs
+    elif domain == 1 and link <= host:
+        yield from ((more, fewer) for fewer, more in pairs)
+
+
+def _out_of_order(values: Mapping[str, float], bounds: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Efficiencies to blame for broken bounds: the one in all of them, else of each the one that is too high."""
-    known = [pair for pair in BOUNDS if all(key in values for key in pair)]
+    known = [pair for pair in bounds if all(key in values for key in pair)]
     broken = [(low, high) for low, high in known if values[low] > SLACK * values[high]]
     shared = set[str]() if len(broken) < 2 else set.intersection(*map(set, broken))
     if len(shared) == 1:

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError, Problem
 from planner.profiles import Efficiencies, Figure, HardwareProfile
+from planner.profiles.efficiency import all_reduce_keys
 from planner.roofline.operator import TILE_QUERIES, Tiles
 from planner.units import MICRO
 
@@ -299,24 +300,37 @@ class Chip:
         """Bus bandwidth of a large all-reduce over that many ranks [B/s].
 
         Equation:
-            within a scale-up domain its link's; beyond, rings pass every domain over the NICs of all its ranks side by
-            side: min(link, d B_nic)
+            within a scale-up domain f B_link, f the fraction measured over the smallest group that holds the ranks,
+            typical where none was; beyond, rings pass every domain over the NICs of all its ranks side by side:
+            min(f B_link, d B_nic)
 
         Args:
             n_ranks: ranks, of which domains have d each.
 
         Source:
             NCCL's rings, one per NIC; on 4 nodes of 8 B200 the bus bandwidth is 8 times 0.74 of a NIC's (S. Bekman, ML
-            Engineering, network).
+            Engineering, network). NCCL reaches 20, 5.2 and 1.4 of 32 GB/s over 2, 4 and 8 L40S, and 315, 348 and 460
+            of 450 over as many H200 (AIConfigurator's timings).
         """
+        key = self.all_reduce_key(n_ranks)
+        fraction = self._or_typical(key or "all_reduce_fraction", TYPICAL_FRACTION["all_reduce"])
         link = self._scaleup_bytes_per_s(n_ranks)
         if link is not None:
-            return link * self.read_fraction("all_reduce")
+            return link * fraction
         domain = self.hardware.n_scaleup_domain_accelerators or 1
         inside = self._scaleup_bytes_per_s(domain)
         if inside is None:
             return self.network_bytes_per_s
-        return min(inside * self.read_fraction("all_reduce"), domain * self.network_bytes_per_s)
+        return min(inside * fraction, domain * self.network_bytes_per_s)
+
+    def all_reduce_key(self, n_ranks: int) -> str | None:
+        """Efficiency of the smallest group measured that holds so many ranks; None: none was measured.
+
+        >>> from planner.profiles import hardware_profile
+        >>> [Chip(hardware_profile("l40s")).all_reduce_key(n) for n in (2, 3, 5)]
+        ['all_reduce_2_fraction', 'all_reduce_4_fraction', 'all_reduce_fraction']
+        """
+        return next((key for key in all_reduce_keys(n_ranks) if self._figure(key) is not None), None)
 
     @property
     def network_bytes_per_s(self) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from planner.errors import InputError
 from planner.notes import Note, note
 from planner.profiles import Kind, namesake_note
+from planner.profiles.efficiency import all_reduce_keys
 from planner.profiles.stack import Calibration
 from planner.results.prediction import PrefillPrediction
 from planner.roofline import emulation
@@ -71,6 +72,7 @@ def notes(asked: Instance) -> Iterator[Note]:
             "kernels-not-measured",
             f"no kernel was measured on {asked.hardware.name}: fractions of its peaks are typical ones",
         )
+    yield from _collective_notes(asked)
     if asked.hardware.status == "announced":
         yield note(
             "hardware-announced", f"figures of {asked.hardware.name}, which is announced, are the vendor's claims"
@@ -124,6 +126,23 @@ def _format_notes(asked: Instance) -> Iterator[Note]:
     own, products = asked.precision, product_format(asked)
     if products is not None and products != own and asked.has_shapes:
         yield note("format-emulated", emulation(asked.hardware, own, products))
+
+
+def _collective_notes(asked: Instance) -> Iterator[Note]:
+    """All-reduces over groups that nobody measured, where another bandwidth stands for theirs."""
+    chip, layout = asked.chip, asked.layout
+    if not (asked.has_shapes and chip.derated):
+        return
+    groups = {layout.tp_size, layout.dense_ranks(asked.model.architecture.moe is not None)} - {1}
+    for n_ranks in sorted(groups):
+        key = chip.all_reduce_key(n_ranks)
+        if key != all_reduce_keys(n_ranks)[0] and (key or chip.is_measured):
+            other = "the bandwidth over more of them" if key else "a typical part of the link's bandwidth"
+            yield note(
+                "all-reduce-not-measured",
+                f"no all-reduce over {n_ranks} of {asked.hardware.name} was measured: {other} stands for it; where no "
+                "switch joins them, groups of other sizes may differ several times",
+            )
 
 
 def _stack_notes(asked: Instance) -> Iterator[Note]:
