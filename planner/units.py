@@ -1,5 +1,6 @@
 """Constants and formatting. Inside the program everything is SI: seconds, bytes, tokens, requests per second."""
 
+import re
 from math import isfinite
 
 GB = 1e9
@@ -38,6 +39,20 @@ UNITS = {
     "_w": "W",
 }
 """Units by how keys end, longer ends first."""
+TIME_WORDS = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("ms", "msec", "msecs", "milli", "millis", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("us", "\u00b5s", "\u03bcs", "usec", "usecs", "micros", "microsecond", "microseconds"), "us"),
+    **dict.fromkeys(("ns", "nsec", "nsecs", "nanos", "nanosecond", "nanoseconds"), "ns"),
+    **dict.fromkeys(("mins", "minute", "minutes"), "minutes"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "hours"),
+    **dict.fromkeys(("day", "days"), "days"),
+}
+"""Units of time by what names call them."""
+CLEAR_WORDS = {word for word in TIME_WORDS if word == "ms" or (len(word) > 3 and word[-1] == "s")}
+"""Those that stand for nothing else wherever they are in a name; others do at its end alone."""
+NAME_PARTS = re.compile(r"[^\W\d_]+|/")
+HUMPS = re.compile(r"[A-Z]?[a-z\u00b5\u03bc]+|[A-Z]+")
 
 
 def gbps(bytes_per_s: float) -> float:
@@ -107,6 +122,26 @@ def unit_of(key: str) -> str:
     ('ms', '')
     """
     return next((unit for end, unit in UNITS.items() if key.endswith(end)), "")
+
+
+def time_unit_in(name: str) -> str | None:
+    """Unit of time that the name of a column or key states; None: none.
+
+    >>> [time_unit_in(name) for name in ("ts_ms", "Arrival (us)", "timestampNanos", "epoch_ms_utc", "ms_per_token")]
+    ['ms', 'us', 'ns', 'ms', 'ms']
+    >>> [time_unit_in(name) for name in ("timestamp", "us_region", "tokens_per_s", "tokens/s", "second_token", "items")]
+    [None, None, None, None, None, None]
+    """
+    parts = NAME_PARTS.findall(name)
+    if not parts:
+        return None
+    humps = [hump for part in parts for hump in (HUMPS.findall(part) or [part])]
+    last = (parts[-1] if parts[-1].casefold() in TIME_WORDS else humps[-1]).casefold()
+    is_rate = len(parts) > 1 and parts[-2].casefold() in ("per", "/")
+    if last in TIME_WORDS and not is_rate and (last == parts[-1].casefold() or len(last) > 1):
+        return TIME_WORDS[last]
+    found = {TIME_WORDS[hump.casefold()] for hump in humps[:-1] if hump.casefold() in CLEAR_WORDS}
+    return found.pop() if len(found) == 1 else None
 
 
 def plain(value: float) -> str:

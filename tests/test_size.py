@@ -18,9 +18,9 @@ from planner.roofline.layouts import layouts
 from planner.scenario import Price, load_scenario, read_scenario
 from planner.studies.drafts import AskedDrafts
 from planner.studies.size import SizeQuestion, sized
-from planner.studies.size.colocated import TPOT, cheapest, predicted
+from planner.studies.size.colocated import TPOT, Chosen, cheapest, predicted
 from planner.studies.size.runs import N_REPLICATIONS, Runs, executed
-from planner.studies.size.ways import quantile, ways
+from planner.studies.size.ways import ColocatedWay, quantile, ways
 from planner.workload import Workload
 from tests.json_forms import MAYBE, Only, faults
 
@@ -85,7 +85,7 @@ def test_the_bill_is_that_of_the_accelerators_and_of_the_tokens() -> None:
 
 def test_the_fewest_colocated_instances_are_chosen() -> None:
     question = a_question()
-    chosen = cheapest(question, ways(question).colocated)
+    chosen = cheapest(question, ways(question).colocated[0])
     assert chosen is not None
     n = chosen.predicted.n_instances
     fewer = predicted(question, chosen.way, n - 1)
@@ -118,7 +118,7 @@ def test_without_promises_the_cheaper_fleet_decides() -> None:
 
 def test_a_run_keeps_a_pool_that_suffices_and_enlarges_one_that_does_not() -> None:
     question = a_question()
-    chosen = cheapest(question, ways(question).colocated)
+    chosen = cheapest(question, ways(question).colocated[0])
     assert chosen is not None
     runs = Runs(question, chosen.way, 4000, 0)
     kept = executed(question, chosen, runs)
@@ -133,7 +133,7 @@ def test_a_run_keeps_a_pool_that_suffices_and_enlarges_one_that_does_not() -> No
 def a_pool_at_its_promise(shift: float) -> Runs:
     """A pool whose TTFT promise is what a run of it comes to, longer by a part."""
     question = a_question(tpot_s=None)
-    way = ways(question).colocated[0]
+    way = ways(question).colocated[0][0]
     met = _short(Runs(question, way, 1000, 0)).run(4, range(N_REPLICATIONS)).promises[0]
     return _short(Runs(replace(question, ttft_s=met.executed * (1 + shift)), way, 1000, 0))
 
@@ -163,7 +163,7 @@ def test_a_pool_that_arrivals_do_not_fill_is_not_said_to_keep_its_promise() -> N
 
 def test_the_same_seed_gives_the_same_run() -> None:
     question = a_question()
-    chosen = cheapest(question, ways(question).colocated)
+    chosen = cheapest(question, ways(question).colocated[0])
     assert chosen is not None
     one, two = (Runs(question, chosen.way, 2000, 7).run(chosen.predicted.n_instances, range(2)) for _ in range(2))
     assert one == two
@@ -246,6 +246,29 @@ def test_lengths_may_be_log_normal_and_prices_stated() -> None:
     assert answer["hardware"] == [CHIP, "l40s"]
 
 
+def test_prices_of_several_accelerators_may_stand_in_one_option_or_in_several() -> None:
+    asked = ["size", "llama-3.1-8b", f"{CHIP},l40s", "--rate", "5", *ASKED[5:], "--format", "json"]
+    together = CliRunner().invoke(app, [*asked, "--price", f"{CHIP}=3,l40s=0.5"])
+    apart = CliRunner().invoke(app, [*asked, "--price", f"{CHIP}=3", "--price", "L40S=0.5"])
+    assert together.exit_code == 0, together.exception
+    assert apart.stdout == together.stdout
+    unclear = CliRunner().invoke(app, [*asked, "--price", "3"])
+    assert unclear.exit_code == 2 or "does not say of which accelerator" in str(unclear.exception)
+
+
+@pytest.mark.parametrize(
+    ("price", "said"), [("h100-sxm=3", "beside the price of h100-sxm"), (None, "so that cost counts accelerators")]
+)
+def test_a_price_that_nobody_knows_is_said_in_the_answer_with_what_cost_then_means(
+    price: str | None, said: str
+) -> None:
+    asked = ["size", "llama-3.1-8b", f"{CHIP},l40s", *ASKED[3:], "--format", "json"]
+    found = CliRunner().invoke(app, [*asked, *(() if price is None else ("--price", price))])
+    (told,) = [note for note in json.loads(found.stdout)["notes"] if "price-unknown" in note]
+    assert said in told
+    assert "l40s" in told
+
+
 def test_a_trace_brings_lengths_and_rate(tmp_path: Path) -> None:
     trace = tmp_path / "seen.csv"
     rows = [f"2026-01-01 00:00:{i / 10:09.6f},{500 + 10 * i},{50 + i}" for i in range(200)]
@@ -271,8 +294,12 @@ def test_a_trace_brings_lengths_and_rate(tmp_path: Path) -> None:
         (["--precision", "fp7"], 3, "--precision"),
         (["--input", "many"], 2, "--input many"),
         (["--output", "lognormal:5"], 2, "--output lognormal:5"),
-        (["--price", "h200-sxm=2"], 2, "--price"),
-        (["--price", "0"], 2, "--price"),
+        (["--price", "h200-sxm=2"], 2, f"--price h200-sxm=2: h200-sxm is not asked about, which is {CHIP}"),
+        (["--price", "2,=3"], 2, "--price =3:  is not asked about"),
+        (["--price", f"{CHIP}=2,h100=3"], 2, f"--price: {CHIP} has two prices, 2 and 3"),
+        (["--price", "2", "--price", "3"], 2, f"--price: {CHIP} has two prices, 2 and 3"),
+        (["--price", "0"], 2, f"--price 0: is no price (above 0, at most 1e+06 USD an hour, as {CHIP}=USD)"),
+        (["--price", "h200-sxm=nan"], 2, "is no price"),
         (["--requests", "100"], 2, "--requests"),
         (["--from", "absent.jsonl"], 2, "--from"),
         (["--ttft-ms", "1"], 4, "first token of 1 ms"),
@@ -338,7 +365,48 @@ def test_drafted_tokens_are_sized_on_pools_of_their_own_and_written_into_the_sce
     assert found.scenario_text is not None
     choice = load_scenario(found.scenario_text, "size.toml", Path()).model
     assert (choice.draft_tokens, choice.acceptance, choice.draft_model) == (3, (0.7, 0.7, 0.7), "llama-3.1-8b")
-    drafted, plain = ({way.layout: way for way in ways(q).decode} for q in (asked, a_question(ttft_s=None)))
+    both = (ways(q).by_role(q)[2] for q in (asked, a_question(ttft_s=None)))
+    drafted, plain = ({way.layout: way for way in decode} for decode in both)
     assert {layout.pp_size for layout in drafted} == {1}
     for layout, way in drafted.items():  # a model that drafts for itself costs more than it saves
         assert way.capacity_req_per_s < plain[layout].capacity_req_per_s
+
+
+def test_without_promises_a_fleet_does_the_rate_whether_or_not_runs_are_asked_for() -> None:
+    question = a_question(ttft_s=None, tpot_s=None, rate_req_per_s=100.0)
+    assert sized(question, 4000).size.colocated == size_of(question).colocated
+
+
+def test_a_fleet_that_promises_a_time_per_token_alone_does_the_rate_all_the_same() -> None:
+    # Waits may be long, and a full instance keeps its time per token whatever comes on top.
+    question = a_question(ttft_s=None, tpot_s=0.2, rate_req_per_s=100.0)
+    way = ways(question).colocated[0][0]
+    runs = Runs(question, way, 4000, 0)
+    too_few = predicted(question, way, runs.least_instances - 1)
+    assert runs.run(too_few.n_instances, range(2)).holds
+    kept = executed(question, Chosen(way, too_few), runs)
+    assert kept.predicted.n_instances == runs.least_instances
+    assert way.capacity_req_per_s * kept.predicted.n_instances >= 0.97 * question.rate_req_per_s
+
+
+def test_an_instance_that_does_less_once_its_memory_is_full_is_sized_by_what_it_does_then() -> None:
+    """A run that begins empty keeps the promise with two instances; once they are full, they never catch up."""
+    lengths = {"low_tokens": 1.0, "kind": "lognormal"}
+    prompts = {**lengths, "mu": 6.6, "sigma": 0.8, "high_tokens": 11_000.0}
+    answers = {**lengths, "mu": 7.5, "sigma": 1.0, "high_tokens": 60_000.0}
+    workload = Workload.model_validate({"lengths": prompts, "output_lengths": answers})
+    asked = replace(a_question(ttft_s=6.0, tpot_s=None), model="llama-3.1-70b", workload=workload)
+
+    def widest(q: SizeQuestion) -> ColocatedWay:
+        every = ways(q).colocated[0]
+        return max(every, key=lambda way: (way.layout.tp_size, way.tokens_per_pass or 0))
+
+    question = replace(asked, rate_req_per_s=2.14 * widest(asked).capacity_req_per_s)
+    way = widest(question)
+    runs = Runs(question, way, 10_000, 0)
+    assert runs.least_instances == 3
+    flattered, needed = (runs.run(n, range(2)) for n in (2, 3))
+    assert flattered.holds
+    assert needed.holds
+    kept = executed(question, Chosen(way, predicted(question, way, 4)), runs)
+    assert kept.predicted.n_instances == runs.least_instances

@@ -58,6 +58,7 @@ def fleet(usd: float, *roles: str, holds: bool = True) -> SizedFleet:
             name=role,
             role=role,  # type: ignore[arg-type]
             hardware="h200-sxm",
+            stack="vllm",
             layout="tp=2,ep=1,dp=1,pp=1",
             tokens_per_pass=None,
             accelerators_per_instance=2,

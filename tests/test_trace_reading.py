@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from planner.cli import app
 from planner.errors import InputError, UsageError
+from planner.profiles.points.csv_points import csv_points
 from planner.scenario import Scenario, read_scenario
 from planner.workload import read_trace
 from planner.workload.hits import ideal_hits
@@ -379,3 +380,97 @@ def test_two_years_of_few_requests_are_counted_hour_by_hour_in_little_memory() -
     counter.add(np.linspace(0.0, 690 * 86_400.0, 50))
     with little_memory():
         assert len(counter.hours()) in (0, 24)
+
+
+# Units in names
+
+
+NAMES = {
+    "s": ("arrival_s", "seconds", "Start (sec)"),
+    "ms": ("ts_ms", "timestampMs", "epoch_ms_utc", "arrival [milliseconds]"),
+    "us": ("ts_us", "time_usec", "arrival (µs)"),
+    "ns": ("start_time_ns", "timeNanos"),
+}
+
+
+def table(path: Path, column: str, times: Sequence[float], latency: str = "lat", value: float = 0.5) -> Path:
+    """A CSV of requests with a column of times and one of latencies."""
+    rows = [f"{t:.12g},{400 + 53 * i},{9 + i},{value}" for i, t in enumerate(times)]
+    path.write_text("\n".join([f"{column},in,out,{latency}", *rows]), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("unit", "column"), [(unit, name) for unit, names in NAMES.items() for name in names])
+def test_a_unit_in_the_name_of_a_column_of_times_is_read_so_and_said(unit: str, column: str, folder: Path) -> None:
+    table(folder / "t.csv", column, [round(100 * t / UNITS[unit]) for t in SECONDS])
+    scenario, said = new("--from", "t.csv", "--columns", f"arrived={column},input=in,output=out")
+    assert scenario.demand_req_per_s == pytest.approx(11 / 3375, rel=1e-4)
+    assert f"times are read in {unit}: the name of their column says so" in said
+
+
+@pytest.mark.parametrize(
+    ("column", "times", "more", "said"),
+    [
+        ("ts_ms", SECONDS, ("--time-unit", "s"), "t.csv: ts_ms: is named as a time in ms, and s is stated"),
+        ("ts_ms", [1.718e9 + t for t in SECONDS], (), "ts_ms: is 1718000000, in s a time of the years 2000 to 2100"),
+        ("start_minutes", SECONDS, (), "start_minutes: is named as a time in minutes"),
+    ],
+)
+def test_a_unit_in_a_name_that_something_else_contradicts_is_refused(
+    column: str, times: Sequence[float], more: tuple[str, ...], said: str, folder: Path
+) -> None:
+    table(folder / "t.csv", column, times)
+    assert said in refused("--from", "t.csv", "--columns", f"arrived={column},input=in,output=out", *more)
+
+
+def test_a_role_in_milliseconds_takes_no_column_that_is_named_in_another_unit(folder: Path) -> None:
+    table(folder / "t.csv", "ts_us", [1000.0 * t for t in SECONDS])
+    columns = ("--columns", "arrived_ms=ts_us,input=in,output=out")
+    assert "ts_us: is named as a time in us, and ms is stated" in refused("--from", "t.csv", *columns)
+
+
+@pytest.mark.parametrize(
+    ("role", "latency", "said"),
+    [
+        ("ttft_s", "ttft_ms", "ttft_ms=ttft_ms"),
+        ("tpot_ms", "latency_s", "tpot_s=latency_s"),
+        ("ttft_s", "latency_us", "times in s or ms"),
+    ],
+)
+def test_latencies_whose_name_states_another_unit_than_their_role_are_refused(
+    role: str, latency: str, said: str, folder: Path
+) -> None:
+    table(folder / "t.csv", "when", SECONDS, latency, 0.02)
+    with pytest.raises(InputError, match=f"{latency}: is named as a time in .*{said}"):
+        observed(folder / "t.csv", parsed_columns(f"arrived=when,input=in,output=out,{role}={latency}"))
+
+
+def test_json_lines_with_a_unit_in_the_name_of_their_times_are_told_how_to_be_read(folder: Path) -> None:
+    row = {"timestamp_us": 1000, "input_length": 500, "output_length": 9}
+    (folder / "t.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    with pytest.raises(InputError, match=r"timestamp: is missing, though there is .timestamp_us. .*--time-unit us"):
+        read_trace(folder / "t.jsonl")
+
+
+@pytest.mark.parametrize(("column", "unit"), [("ttft_s", "s"), ("tpot_us", "us")])
+def test_points_with_latencies_in_another_unit_are_refused_rather_than_left_out(column: str, unit: str) -> None:
+    header = "model,hardware,framework,gpus,input_tokens,output_tokens,concurrency"
+    with pytest.raises(InputError) as error:
+        csv_points("p.csv", f"{header},{column}\nm,h,vllm,8,4096,100,4,0.3\n")
+    assert f"{column}: is named as a time in {unit} ({column[:4]}_ms, in milliseconds)" in str(error.value)
+    assert "did you mean" not in str(error.value)
+
+
+# Bursts beyond what gaps state
+
+
+def test_a_record_burstier_than_gaps_state_is_planned_with_the_most_and_that_is_said(folder: Path) -> None:
+    times = [60_000 * burst + i for burst in range(40) for i in range(100)]
+    lines(folder / "t.jsonl", times)
+    scenario, said = new("--from", "t.jsonl")
+    assert scenario.workload is not None
+    assert scenario.workload.arrivals.squared_cv == 16
+    assert "squared_cv is 16 at most: plans count on fewer bursts than there are" in said
+    assert "# squared_cv is 16 at most" in Path("mine.toml").read_text(encoding="utf-8")
+    lines(folder / "t.jsonl", [1000 * i for i in range(2000)])
+    assert "at most" not in new("--from", "t.jsonl")[1]

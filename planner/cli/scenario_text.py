@@ -23,10 +23,11 @@ from planner.roofline.layouts import largest_instance
 from planner.scenario import is_path, seen_from
 from planner.studies.instance_size import RequestLengths, accelerators_per_instance
 from planner.workload import Trace
+from planner.workload.arrivals import MOST_SQUARED_CV
 from planner.workload.observed import Observed, observed
 from planner.workload.observed.request_table import parsed_columns
 from planner.workload.requests import trace_path
-from planner.workload.trace_arrivals import Dispersion, dispersion, rate_req_per_s, squared_cv
+from planner.workload.trace_arrivals import Dispersion, dispersion, limit_notes, rate_req_per_s, squared_cv
 from planner.workload.traces import AS_FOUND, TraceReading, trace_read
 
 COMMAND = "planner scenario new"
@@ -230,7 +231,7 @@ class _Draft:
 
     def _seen_facts(self, seen: Observed) -> dict[str, Any]:
         """What was observed, as the workload states it."""
-        self.notes += observed_notes(seen)
+        self.notes += [*observed_notes(seen), *limit_notes(seen.dispersion)]
         name = "" if self.wanted.trace is None else self.wanted.trace.name
         return {**observed_facts(seen, name), "squared_cv": None, **(_burst(seen.dispersion) or {})}
 
@@ -238,6 +239,7 @@ class _Draft:
         """What a first read of a trace tells: lengths, rate, and how bursty it is."""
         self.notes += read_notes(trace)
         rate, found = rate_req_per_s(trace.arrival_s), dispersion(trace.arrival_s)
+        self.notes += limit_notes(found)
         keys = trace_keys(_from_folder(self.wanted.path, path), trace, self.wanted.reading)
         return {
             "table": ", ".join(f"{key} = {json.dumps(value)}" for key, value in keys.items()),
@@ -288,6 +290,7 @@ def _burst(found: Dispersion | None) -> dict[str, Any] | None:
     return {
         "dispersion": _figure(found.value, 3),
         "squared_cv": _figure(squared_cv(found), 3),
+        "most_squared_cv": _figure(MOST_SQUARED_CV) if found.value > MOST_SQUARED_CV else None,
         "window_s": _figure(found.window_s, 3),
         "n_windows": found.n_windows,
     }

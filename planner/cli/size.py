@@ -34,7 +34,6 @@ from planner.cli.trace_options import (
 )
 
 if TYPE_CHECKING:
-    from planner.scenario import Price
     from planner.workload import Workload
     from planner.workload.traces import TraceReading
 
@@ -71,7 +70,8 @@ def size(
     tpot_ms: Annotated[float | None, typer.Option(metavar="MS", help="Promise on the time per output token.")] = None,
     percentile: Annotated[float, typer.Option(metavar="P", help="Of the requests that promises are kept for.")] = 90.0,
     price: Annotated[
-        str | None, typer.Option(metavar="USD", help="Rent per accelerator and hour: 2.5, or h200-sxm=2.5,h20-96gb=1.")
+        list[str] | None,
+        typer.Option(metavar="USD", help="Rent per accelerator and hour: 2.5, or h200-sxm=2.5,h20-96gb=1."),
     ] = None,
     precision: PrecisionOption = None,
     kv_precision: KvPrecisionOption = "bf16",
@@ -95,6 +95,7 @@ def size(
 
     Layouts and instance sizes that fit model and accelerators are tried; both fleets are then run request by request.
     """
+    from planner.cli.size_prices import size_prices, unpriced
     from planner.errors import InfeasibleError, UsageError
     from planner.files import check_new, write_text
     from planner.studies.size import SizeQuestion, sized
@@ -107,13 +108,14 @@ def size(
     reading = asked_reading(trace, time_unit, block_tokens, skip_invalid)
     workload, recorded = _workload(input_, output, trace, reading, directory)
     kinds = tuple(part.strip() for part in hardware.split(","))
-    prices, assumed = _prices(kinds, price)
+    prices = size_prices(kinds, price or ())
     question = SizeQuestion(
         model=model,
         hardware=kinds,
         rate_req_per_s=_rate(rate, recorded),
         workload=workload,
         prices=prices,
+        unpriced=unpriced(prices),
         directory=directory,
         ttft_s=None if ttft_ms is None else ttft_ms / MILLISECONDS,
         tpot_s=None if tpot_ms is None else tpot_ms / MILLISECONDS,
@@ -134,8 +136,6 @@ def size(
         from planner.report.size_tables import size_tables
 
         print_rich(*size_tables(found.size))
-    for chip in dict.fromkeys(assumed):
-        typer.echo(f"note: no price of {chip} is known: 1 USD an hour, so that cost counts accelerators", err=True)
     if write is not None:
         if found.scenario_text is None:
             raise InfeasibleError(f"{COMMAND}: no prefill and decode pools keep the promises: {write} is not written")
@@ -199,36 +199,3 @@ def _rate(stated: float | None, recorded: float | None) -> float:
     if found is None:
         raise UsageError("--rate: is needed, such as --rate 40, or a trace with arrivals")
     return found
-
-
-def _prices(kinds: tuple[str, ...], text: str | None) -> "tuple[dict[str, Price], list[str]]":
-    """Rents by accelerator, and those that nobody knows. Raises UsageError or InputError."""
-    from planner.cli.known_prices import rent_of
-    from planner.errors import UsageError, printable
-    from planner.profiles import hardware_profile, labels
-    from planner.scenario import Price, is_path
-
-    chips = {kind: hardware_profile(kind) for kind in kinds}
-    names = list(dict.fromkeys(chip.name for chip in chips.values()))
-    files = {chip.name for kind, chip in chips.items() if is_path(kind)}
-    called = {label.casefold(): chip.name for chip in chips.values() for label in labels(chip)}
-    called |= {kind.casefold(): chip.name for kind, chip in chips.items()}
-    stated: dict[str, float] = {}
-    for part in (text or "").split(",") if text is not None else ():
-        name, has_name, usd = part.strip().rpartition("=")
-        try:
-            value = float(usd)
-        except ValueError:
-            value = -1.0
-        known = called.get(name.casefold(), "") if has_name else names[0] if len(names) == 1 else ""
-        if not (isfinite(value) and 0 < value <= 1e6) or known not in names:
-            each = ",".join(f"{name}=USD" for name in names)
-            raise UsageError(f"--price {printable(text or '', 100)}: is no price (above 0, as {each})")
-        stated[known] = value
-    prices, unknown = {}, []
-    for name in names:
-        rent, is_known = rent_of("" if name in files else name, str(stated[name]) if name in stated else None)
-        unknown += [] if is_known else [name]
-        stated_rent = {**rent._asdict(), "usd_per_accelerator_hour": float(rent.usd_per_accelerator_hour)}
-        prices[name] = Price.model_validate(stated_rent)
-    return prices, unknown

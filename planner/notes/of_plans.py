@@ -128,6 +128,12 @@ OF_PLANS: dict[str, Meaning] = {
         "Something in the plan has no price, so its cost is unknown.",
         "Add the price in `[prices]` or at the link.",
     ),
+    "price-unknown": Meaning(
+        "size",
+        "No rent of an accelerator is stated or known. 1 USD an hour stands for it: costs of accelerators alone then "
+        "count them, and beside a known price they tell nothing.",
+        "State it: `--price NAME=USD`.",
+    ),
     "price-assumed": Meaning(
         PLAN,
         "A price has no source, so it counts as assumed.",
@@ -233,6 +239,13 @@ OF_PLANS: dict[str, Meaning] = {
     "size-considered": Meaning(
         "size", "How many layouts and sizes of instances were compared, and whose service times they have.", "Nothing."
     ),
+    "software-by-accelerator": Meaning(
+        "size",
+        "Accelerators to choose from are calibrated best with different software. Each colocated fleet is planned with "
+        "the one of its accelerator, prefill and decode pools with the one calibrated best for both of theirs. So the "
+        "answer of an accelerator does not depend on the others, and fleets differ in software too.",
+        "State `--stack` to plan all fleets with the same.",
+    ),
     "colocated-without-drafts": Meaning(
         "size",
         "Passes of prompts among sequences with drafted tokens are not modelled, so that no colocated pool is sized.",
@@ -270,6 +283,13 @@ OF_PLANS: dict[str, Meaning] = {
         "Fleets are run with the arrivals that the trace recorded, at the rate asked for. The queueing model of "
         "colocated pools knows independent users alone, so that what is predicted of them leaves bursts out.",
         "Go by what was run. `--no-run` decides nothing of a bursty trace.",
+    ),
+    "bursts-limited": Meaning(
+        "size --from, scenario new --from",
+        "Arrivals of the record are burstier than `workload.arrivals` states them: `squared_cv` is 16 at most. Plans "
+        "count on gaps of 16; runs of `size` take the record's own times.",
+        "Split the record into `periods` where its rate changes, and run the plan with recorded arrivals "
+        "(`execution.arrivals`).",
     ),
     "opponents-without-bursts": Meaning(
         PLAN,

@@ -39,6 +39,8 @@ class SizedPool(StrictModel):
     name: str
     role: Literal["prefill", "decode", "colocated"]
     hardware: str
+    stack: str
+    """Software that its times are of."""
     layout: str
     tokens_per_pass: int | None
     """Most tokens of a pass on an attention replica; None for decode."""
@@ -91,6 +93,8 @@ class ConsideredWay(StrictModel):
 
     role: Literal["prefill", "decode", "colocated"]
     hardware: str
+    stack: str
+    """Software that its times are of."""
     layout: str
     tokens_per_pass: int | None
     accelerators_per_instance: int
@@ -107,6 +111,8 @@ class SizeVerdict(StrictModel):
     """Whether prefill and decode pools cost less; false while undecided."""
     decided: bool
     because: str
+    margin_fraction: float | None = None
+    """What they save of the bill of a colocated pool; 0 where both cost the same, None where there is one of them."""
 
 
 class Size(StrictModel):
@@ -116,7 +122,8 @@ class Size(StrictModel):
     model: str
     hardware: tuple[str, ...]
     precision: str
-    stack: str
+    stack: str | None
+    """Software of both fleets; None where they have not the same, which their pools say."""
     rate_req_per_s: float
     input_tokens_mean: float
     output_tokens_mean: float

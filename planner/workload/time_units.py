@@ -6,7 +6,7 @@ from typing import Literal
 
 from planner.errors import InputError, Problem
 from planner.notes import Note, note
-from planner.units import number
+from planner.units import number, time_unit_in
 from planner.workload.spec import TimeUnit
 
 SECONDS: dict[TimeUnit, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -26,7 +26,7 @@ ENOUGH = 10
 OPTION = "--time-unit (time_unit in a scenario)"
 UNITS = ", ".join(SECONDS)
 
-Basis = Literal["stated", "dates", "since 1970", "fields", "format"]
+Basis = Literal["stated", "named", "dates", "since 1970", "fields", "format"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class TimeScale:
         because = {
             "since 1970": "in no other unit are they of the years 2000 to 2100",
             "fields": "the fields chat_id and turn are those of traces in seconds",
+            "named": "the name of their column says so",
         }.get(self.basis)
         return () if because is None else (note("time-unit-read", f"times are read in {self.unit}: {because}"),)
 
@@ -70,11 +71,28 @@ class TimeScale:
 DATES = TimeScale("ns", "dates")
 
 
+def named_scale(name: str, column: str, stated: TimeUnit | None, usual: TimeScale) -> TimeScale:
+    """The unit of a column of times that its name states; else the usual one.
+
+    Raises:
+        InputError: another unit is stated, or times are in none of that unit.
+    """
+    unit = next((unit for unit in SECONDS if unit == time_unit_in(column)), None)
+    if unit is None:
+        if (other := time_unit_in(column)) is not None:
+            raise InputError(Problem(name, column, f"is named as a time in {other}", f"{UNITS}"))
+        return usual
+    if stated not in (None, unit):
+        what = f"is named as a time in {unit}, and {stated} is stated"
+        raise InputError(Problem(name, column, what, f"--time-unit {unit}, or a column of another name"))
+    return TimeScale(unit, "named")
+
+
 def time_scale(name: str, key: str, first: float, stated: TimeUnit | None, usual: TimeScale) -> TimeScale:
     """The unit of times by the first of them: the stated one, that of a time after 1970, else the usual one.
 
     Raises:
-        InputError: in the stated unit it is a time after the year 2100.
+        InputError: in the stated unit it is a time after the year 2100, or after 1970 in another than its name states.
 
     >>> usual = TimeScale("ms", "format")
     >>> [time_scale("", "", first, None, usual).unit for first in (0.0, 61_114.0, 1.7e9, 1.7e12, 1.7e18)]
@@ -87,6 +105,9 @@ def time_scale(name: str, key: str, first: float, stated: TimeUnit | None, usual
             raise InputError(Problem(name, key, what, f"{OPTION}: {UNITS}"))
         return TimeScale(stated, "stated")
     unit = next((unit for unit, seconds in SECONDS.items() if low <= first * seconds <= high), None)
+    if usual.basis == "named" and unit not in (None, usual.unit):
+        what = f"is {first:.15g}, in {unit} a time of the years 2000 to 2100, and its name says {usual.unit}"
+        raise InputError(Problem(name, key, what, "a column whose name and times are of one unit"))
     return usual if unit is None or (unit == usual.unit and usual.is_known) else TimeScale(unit, "since 1970")
 
 

@@ -1,10 +1,14 @@
 """How the requests of a trace arrive: their rate, and how much burstier they come than independent users."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.curves import FloatArray
+from planner.notes import Note, note
+from planner.units import number
+from planner.workload.arrivals import MOST_SQUARED_CV
 
 WINDOW_S = 10.0
 """Windows in which arrivals are counted: about as long as requests wait and are prefilled."""
@@ -12,8 +16,8 @@ LEAST_COUNT = 10.0
 """Mean requests of a window; of a slower trace windows are longer."""
 LEAST_WINDOWS = 20
 """Windows from which on a variance is worth anything."""
-SQUARED_CV = (0.01, 16.0)
-"""Least and most that is stated of gaps."""
+LEAST_STATED = 0.01
+"""Least squared coefficient of variation that is stated of a trace's gaps."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,18 @@ def squared_cv(found: Dispersion) -> float:
     >>> squared_cv(Dispersion(2.5, 10.0, 40)), squared_cv(Dispersion(90.0, 10.0, 40))
     (2.5, 16.0)
     """
-    low, high = SQUARED_CV
-    return min(max(found.value, low), high)
+    return min(max(found.value, LEAST_STATED), MOST_SQUARED_CV)
+
+
+def limit_notes(found: Dispersion | None) -> Iterator[Note]:
+    """A note where arrivals are burstier than a workload states them.
+
+    >>> list(limit_notes(Dispersion(2.5, 10.0, 40)))
+    []
+    """
+    if found is not None and found.value > MOST_SQUARED_CV:
+        what = f"arrivals have a dispersion of {number(found.value)}, and squared_cv is {MOST_SQUARED_CV:g} at most"
+        yield note("bursts-limited", f"{what}: plans count on fewer bursts than there are")
 
 
 def dispersion(arrival_s: FloatArray) -> Dispersion | None:

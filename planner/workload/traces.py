@@ -1,7 +1,7 @@
 """Recorded requests: Mooncake JSON lines and Azure CSV, read line by line; the first broken line is named."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -18,6 +18,7 @@ from planner.curves import FloatArray
 from planner.errors import InputError, Problem, shown
 from planner.notes import Note, note
 from planner.reading import LINE_BYTES, MIB, json_value, opened
+from planner.units import time_unit_in
 from planner.workload.invalid_rows import InvalidRows
 from planner.workload.spec import TimeUnit, TraceFormat
 from planner.workload.time_units import DATES, TimeScale, check_pace, time_scale
@@ -322,8 +323,8 @@ def _mooncake_request(text: str) -> _Request:
         raise _BrokenLineError("", f"is not JSON: {reason}", "one JSON object a line") from None
     if not isinstance(line, dict):
         raise _BrokenLineError("", f"is a JSON {type(line).__name__}", "one JSON object a line")
-    if missing := [field for field in MOONCAKE_FIELDS if field not in line]:
-        raise _BrokenLineError(missing[0], "is missing", "fields: " + ", ".join(MOONCAKE_FIELDS))
+    if missing := missing_field(line, MOONCAKE_FIELDS):
+        raise _BrokenLineError(*missing)
     time = line["timestamp"]
     if is_date := isinstance(time, str) and _WALL_CLOCK.fullmatch(time) is not None:
         time = _wall_clock_ns("timestamp", time)
@@ -331,6 +332,20 @@ def _mooncake_request(text: str) -> _Request:
         raise _BrokenLineError("timestamp", f"is {shown(time)}", "a number, 0 or more, or YYYY-MM-DD HH:MM:SS.ffffff")
     total, output = (_tokens(field, line[field]) for field in ("input_length", "output_length"))
     return _Request(time, is_date, total, output, _hashes(line.get("hash_ids")))
+
+
+def missing_field(line: Mapping[str, Any], fields: Iterable[str]) -> tuple[str, str, str] | None:
+    """The first field that a line lacks, what is wrong, and what is allowed; a time under another name is found."""
+    lacking = next((field for field in fields if field not in line), None)
+    if lacking is None:
+        return None
+    allowed = f"fields: {', '.join(fields)}"
+    near = next((key for key in line if key.casefold().startswith(lacking)), None)
+    if near is None:
+        return lacking, "is missing", allowed
+    unit = time_unit_in(near)
+    renamed = f"{lacking} in its place{'' if unit is None else f', with --time-unit {unit}'}"
+    return lacking, f"is missing, though there is {shown(near)}", f"{renamed}; {allowed}"
 
 
 def _tokens(key: str, value: Any) -> int:

@@ -52,7 +52,7 @@ def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.boo
     def run(in_flight: int) -> tuple[float, float]:
         n = max(N_TO_FILL, TURNS * in_flight)
         found = engine_run(rules, times, one.load(asked[:n], is_standing[:n], concurrency=in_flight))
-        return _seen(found)
+        return closed_loop(found)
 
     limit_s = one.engine.tpot_s
     low, (rate, tpot_s) = most, run(most)
@@ -69,7 +69,7 @@ def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.boo
     return Full(low, rate)
 
 
-def _seen(found: EngineRun) -> tuple[float, float]:
+def closed_loop(found: EngineRun) -> tuple[float, float]:
     """Answers per second of a closed loop [1/s], and the mean time per token after the first [s]."""
     order = np.argsort(found.done_s, kind="stable")
     first, last = (int(part * (len(order) - 1)) for part in COUNTED)

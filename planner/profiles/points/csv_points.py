@@ -8,15 +8,17 @@ from planner.errors import InputError, Problem
 from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, PointDefaults, ServingPoint
 from planner.profiles.points.row import CLOSE, Row, point, told_once
 from planner.profiles.points.table import MOST_PROBLEMS, TableRow, table_rows
+from planner.units import time_unit_in
 
 KNOWN = (*COLUMNS, "n_accelerators")
 REQUIRED = ("model", "hardware", "framework", "input_tokens", "output_tokens")
 WHOLE_LOAD = ("output_tokens", "concurrency", "request_rate_req_per_s", "tpot_ms")
 """Columns of which a table of bare prefills has none."""
+LATENCIES = ("ttft_ms", "tpot_ms")
 ONE_OF = {
     "concurrency": ("concurrency", "request_rate_req_per_s"),
     "n_accelerators": ("n_accelerators", "gpus", "tp_size", "prefill_num_workers"),
-    "ttft_ms": ("ttft_ms", "tpot_ms"),
+    "ttft_ms": LATENCIES,
 }
 """Needed figures, and the columns any of which gives them."""
 NOT_READ = "the rest is not read"
@@ -77,6 +79,8 @@ def _header_problems(name: str, header: TableRow, defaults: PointDefaults) -> It
     columns = header.cells
     for column in sorted({column for column in columns if columns.count(column) > 1} & {*KNOWN}):
         yield Problem(name, column, "is there more than once", "each column once", header.line)
+    for column, (ours, unit) in _other_units(columns).items():
+        yield Problem(name, column, f"is named as a time in {unit}", f"{ours}, in milliseconds", header.line)
     given = {*columns, *defaults.cells(), *(PREFILL_ALONE if _is_prefill_alone(columns) else ())}
     needed = {column: (column,) for column in REQUIRED} | ONE_OF
     for column, choices in needed.items():
@@ -85,10 +89,22 @@ def _header_problems(name: str, header: TableRow, defaults: PointDefaults) -> It
 
 
 def _missing(name: str, column: str, choices: Sequence[str], header: TableRow) -> Problem:
-    near = [match for choice in choices for match in get_close_matches(choice, _strange(header.cells), 1, CLOSE)]
+    strange = [column for column in _strange(header.cells) if column not in _other_units(header.cells)]
+    near = [match for choice in choices for match in get_close_matches(choice, strange, 1, CLOSE)]
     message = f"column is missing, though there is {near[0]!r}" if near else "column is missing"
     hint = f"did you mean '{column}'?" if near else "needed: " + " or ".join(choices)
     return Problem(name, column, message, hint, header.line)
+
+
+def _other_units(columns: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Columns of latencies in another unit than milliseconds, with the column that they stand for and their unit."""
+    times = [(column, time_unit_in(column)) for column in _strange(columns)]
+    return {
+        column: (ours, unit)
+        for column, unit in times
+        for ours in LATENCIES
+        if unit not in (None, "ms") and column.casefold().startswith(ours.removesuffix("ms"))
+    }
 
 
 def _is_prefill_alone(columns: Sequence[str]) -> bool:

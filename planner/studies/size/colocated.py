@@ -1,6 +1,6 @@
 """The cheapest colocated pool that keeps its promises, by the model of its queues."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -62,6 +62,27 @@ class Chosen:
     undecided: tuple[int, ...] = ()
     """Fewer instances whose runs do not tell whether they keep the promises."""
 
+    @property
+    def text(self) -> str:
+        """Its instances in words."""
+        n, way = self.predicted.n_instances, self.way
+        return f"{n} colocated instances of {way.layout.n_accelerators} x {way.chip.name}"
+
+    @property
+    def usd_per_hour(self) -> float:
+        """The bill."""
+        return self.predicted.n_instances * self.way.usd_per_hour
+
+    @property
+    def least_usd_per_hour(self) -> float:
+        """Rent of one instance: a run may show that fewer do than predicted."""
+        return self.way.usd_per_hour
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """Beside its runs; none where it was not run."""
+        return () if self.executed is None else self.executed.promises
+
 
 def predicted(question: SizeQuestion, way: ColocatedWay, n_instances: int) -> Predicted:
     """The model's answer for a number of instances."""
@@ -101,8 +122,8 @@ def fewest(question: SizeQuestion, way: ColocatedWay, most: int = MOST_INSTANCES
     return found
 
 
-def cheapest(question: SizeQuestion, ways: tuple[ColocatedWay, ...]) -> Chosen | None:
-    """The cheapest pool by the model; None where none of the likeliest ways keeps the promises."""
+def cheapest(question: SizeQuestion, ways: Sequence[ColocatedWay]) -> Chosen | None:
+    """The cheapest pool of an accelerator by the model; None where none of the likeliest ways keeps the promises."""
     best, usd = None, inf
     for way in ways[:N_TRIED]:
         if way.least_usd_per_hour(question.rate_req_per_s) >= usd:

@@ -1,19 +1,19 @@
 """The cheapest prefill and decode pools at one site: the scenario that stands for them, its plan, and its run."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import Outcome, loaded_ttft, outcome
 from planner.profiles import HardwareProfile
 from planner.profiles.toml_text import toml_table
-from planner.results import Promise
+from planner.results import PoolPlan, Promise
 from planner.scenario import Scenario, is_path, load_scenario, seen_from
 from planner.schema import dotted
 from planner.studies.size.question import SizeQuestion
-from planner.studies.size.ways import Way, Ways
+from planner.studies.size.ways import Way
 from planner.units import MILLI, rounded
 from planner.workload.trace_arrivals import dispersion, squared_cv
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 N_PLANNED, N_TRIED = 3, 12
 """Pairs of ways whose plans are compared, the cheapest by estimate first; and those of which no plan may come."""
+FULL = 1e-6
+"""Rounding of a utilisation, times the instances that it is of."""
 MOST_REQUESTS = 2_000_000
 """Up to which a run that does not decide goes on: busy queues take long to settle."""
 SITE, NAME = "here", "size"
@@ -38,7 +40,7 @@ class Apart:
     """Prefill and decode pools."""
 
     scenario: Scenario
-    text: str
+    toml: str
     """The scenario as a file."""
     prefill: Way
     decode: Way
@@ -49,16 +51,36 @@ class Apart:
     seed: int | None = None
 
     @property
+    def text(self) -> str:
+        """Its instances in words."""
+        sizes = {"prefill": self.prefill.layout.n_accelerators, "decode": self.decode.layout.n_accelerators}
+        pools = (f"{p.n_instances} of {sizes[p.role]} x {p.hardware} for {p.role}" for p in self.pools)
+        return " and ".join(pools)
+
+    @property
     def usd_per_hour(self) -> float:
         """The bill."""
         return self.found.fleet.cost.usd_per_hour or 0.0
 
+    @property
+    def least_usd_per_hour(self) -> float:
+        """Rent of the fewest instances whose capacity is the rate: waits are what a run may judge otherwise."""
+        usd = {"prefill": self.prefill.usd_per_hour, "decode": self.decode.usd_per_hour}
+        return sum(max(ceil(pool.utilization * pool.n_instances - FULL), 1) * usd[pool.role] for pool in self.pools)
 
-def cheapest(question: SizeQuestion, ways: Ways, time_limit_s: float) -> Apart | None:
+    @property
+    def pools(self) -> tuple[PoolPlan, ...]:
+        """Prefill and decode."""
+        return self.found.fleet.pools
+
+
+def cheapest(
+    question: SizeQuestion, prefill_ways: Sequence[Way], decode_ways: Sequence[Way], time_limit_s: float
+) -> Apart | None:
     """The cheapest plan of the likeliest pairs of ways; None where none of them can be planned."""
     best: Apart | None = None
     n_planned = 0
-    for prefill, decode in _pairs(question, ways):
+    for prefill, decode in _pairs(question, prefill_ways, decode_ways):
         rate = question.rate_req_per_s
         if best and prefill.least_usd_per_hour(rate) + decode.least_usd_per_hour(rate) >= best.usd_per_hour:
             break
@@ -76,9 +98,11 @@ def cheapest(question: SizeQuestion, ways: Ways, time_limit_s: float) -> Apart |
     return best
 
 
-def _pairs(question: SizeQuestion, ways: Ways) -> Iterator[tuple[Way, Way]]:
+def _pairs(
+    question: SizeQuestion, prefill_ways: Sequence[Way], decode_ways: Sequence[Way]
+) -> Iterator[tuple[Way, Way]]:
     rate = question.rate_req_per_s
-    both = [(p, d) for p in ways.prefill[:N_TRIED] for d in ways.decode[:N_PLANNED]]
+    both = [(p, d) for p in prefill_ways[:N_TRIED] for d in decode_ways[:N_PLANNED]]
     both.sort(key=lambda pair: sum(way.least_usd_per_hour(rate) for way in pair))
     yield from both[:N_TRIED]
 
@@ -87,7 +111,7 @@ def scenario_text(question: SizeQuestion, prefill: Way, decode: Way) -> str:
     """The scenario of a pair of ways, as TOML."""
     chips = {way.chip.name: way.chip for way in (prefill, decode)}
     tables: list[tuple[str, Mapping[str, Any]]] = [
-        ("model", _model(question)),
+        ("model", _model(question, prefill.kind.software.name)),
         ("slo", _slo(question)),
         ("workload", _workload(question)),
         (f"sites.{SITE}", {}),
@@ -116,21 +140,21 @@ def _workload(question: SizeQuestion) -> dict[str, Any]:
     return {**stated, "arrivals": {"kind": "gamma", "squared_cv": rounded(squared_cv(found), 3)}}
 
 
-def _model(question: SizeQuestion) -> dict[str, Any]:
+def _model(question: SizeQuestion, software: str) -> dict[str, Any]:
     stated = {"precision": question.precision}
     return {
         "profile": seen_from(question.directory, question.model),
         **{key: value for key, value in stated.items() if value is not None},
         "kv_precision": question.kv_precision,
         **_drafts(question),
-        "stack": _stack(question),
+        "stack": _stack(question, software),
     }
 
 
-def _stack(question: SizeQuestion) -> str:
+def _stack(question: SizeQuestion, software: str) -> str:
     """The software as the scenario names it: a file of one's own by its path, else the version that was chosen."""
     stated = question.stack
-    return question.software.name if stated is None or not is_path(stated) else seen_from(question.directory, stated)
+    return software if stated is None or not is_path(stated) else seen_from(question.directory, stated)
 
 
 def _seen(question: SizeQuestion, chip: HardwareProfile) -> str:
@@ -187,8 +211,6 @@ def executed(question: SizeQuestion, apart: Apart, run: "RunQuestion", time_limi
     from planner.studies.period_runs import Judge
     from planner.studies.rounds import Search, Tried, as_stated
 
-    if question.ttft_s is None and question.tpot_s is None:
-        return apart
     say("running prefill and decode pools")
     judge = Judge(run, question.data_dirs, say, sees_rate=False)
     search = Search(apart.scenario, judge, time_limit_s)

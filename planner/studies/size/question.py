@@ -28,7 +28,7 @@ from planner.studies.drafts import NO_DRAFTS, AskedDrafts
 from planner.units import MILLI, number, rounded
 from planner.workload import RequestMix, Trace, Workload
 from planner.workload.requests import recorded_trace, request_mix
-from planner.workload.trace_arrivals import dispersion, rate_req_per_s
+from planner.workload.trace_arrivals import dispersion, limit_notes, rate_req_per_s
 
 COMMAND = "planner size"
 MOST_RATE = 1e6
@@ -46,6 +46,8 @@ class SizeQuestion:
     workload: Workload
     prices: Mapping[str, Price]
     """By the name of the accelerator's profile."""
+    unpriced: tuple[str, ...] = ()
+    """Accelerators whose price stands for one that nobody knows."""
     directory: Path = Path()
     """Folder that a trace's path starts from."""
     ttft_s: float | None = None
@@ -117,6 +119,15 @@ class SizeQuestion:
             if value is not None:
                 yield from unusual(option, rounded(value, 6), OPTIONS[option])
 
+    def price_notes(self) -> Iterator[Note]:
+        """What cost means where no price is known. Raises InputError."""
+        known = [chip.name for chip in self.chips if chip.name not in self.unpriced]
+        if not self.unpriced:
+            return
+        text = f"no price of {', '.join(self.unpriced)} is known: 1 USD an hour stands for it"
+        mixed = f"; beside the price of {', '.join(known)} it does not tell which accelerator is cheaper: state --price"
+        yield note("price-unknown", text + (mixed if known else ", so that cost counts accelerators"))
+
     def arrival_notes(self) -> Iterator[Note]:
         """How a trace's requests arrive in the runs, and that predictions are of others. Raises InputError."""
         if self.recorded is None:
@@ -128,6 +139,7 @@ class SizeQuestion:
             "bursts-in-runs-alone",
             f"runs take the trace's own arrivals{known}; what is predicted of a colocated pool is of independent users",
         )
+        yield from limit_notes(found)
 
     def profile_notes(self) -> Iterator[Note]:
         """Profiles given by path that have names of the catalogue. Raises InputError."""
@@ -136,12 +148,21 @@ class SizeQuestion:
             if name is not None:
                 yield from namesake_note(name, kind)
 
-    @cached_property
-    def software(self) -> Stack:
-        """One stack for all. Raises InputError."""
+    def software(self, *chips: HardwareProfile) -> Stack:
+        """The stack of a fleet: the one asked for, else the one that a scenario of such pools has by default.
+
+        It depends on the fleet's own accelerators alone, and not on others to choose from.
+
+        Args:
+            chips: accelerators of the fleet.
+
+        Raises:
+            InputError: no such framework.
+        """
+        model = self.profile.name
         if self.stack is not None:
-            return stack(self.stack)
-        return best_stack(self.profile.name, *(chip.name for chip in self.chips))
+            return stack(self.stack).on(model)
+        return best_stack(model, *dict.fromkeys(chip.name for chip in chips)).on(model)
 
     @cached_property
     def speculation(self) -> Speculation | None:
@@ -184,6 +205,11 @@ class SizeQuestion:
         """The trace whose times runs follow; None where independent users are asked for, or it is of one moment."""
         found = self.trace
         return None if found is None or rate_req_per_s(found.arrival_s) is None else found
+
+    @property
+    def promises_something(self) -> bool:
+        """Whether there is anything that a run could keep or break."""
+        return self.ttft_s is not None or self.tpot_s is not None
 
     def usd_per_hour(self, chip: HardwareProfile) -> float:
         """Rent of one accelerator."""

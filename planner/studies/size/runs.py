@@ -1,12 +1,15 @@
 """Runs of a colocated pool pass by pass, and the fewest instances that they show to be needed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 from math import ceil, inf
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.executor.arrivals import poisson_s, recorded_s
+from planner.executor.colocated.full import N_TO_FILL, TURNS, closed_loop
 from planner.executor.confidence import Batches, Floats, Stratum, quantile_interval, quantiles
 from planner.executor.draws import Draws, contents, trace_start
 from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engine_run
@@ -15,9 +18,10 @@ from planner.results import Promise
 from planner.roofline import linear_memory
 from planner.roofline.engine_memory import MOST_RUNNING
 from planner.studies.promises import are_undecided, promise
-from planner.studies.size.colocated import TPOT, TTFT, Chosen, Executed, Say, predicted
+from planner.studies.size.colocated import MOST_INSTANCES, TPOT, TTFT, Chosen, Executed, Say, predicted
 from planner.studies.size.question import SizeQuestion
 from planner.studies.size.ways import ColocatedWay
+from planner.ties import ROUNDING
 
 WARM_UP, COOL_DOWN = 0.1, 0.05
 """Parts of the arrivals that do not count."""
@@ -70,13 +74,29 @@ class Runs:
                     break
         return found
 
+    @cached_property
+    def least_instances(self) -> int:
+        """Instances that together do the rate when they are full: fewer that ever fall behind never make up for it.
+
+        A run that begins empty does not tell: where memory is full, requests that give way are computed again, and an
+        instance does less than before.
+        """
+        in_flight = 2 * self.way.loop.most_running
+        load = self._load(Draws(self.seed, 0), max(N_TO_FILL, TURNS * in_flight))
+        full = replace(load, arrivals_s=0.0, concurrency=in_flight)
+        req_per_s, _ = closed_loop(engine_run(self._rules(load), self._pass_times(load), full))
+        return ceil(self.question.rate_req_per_s / req_per_s)
+
+    def _pass_times(self, load: EngineLoad) -> PassTimes:
+        """Seconds of passes; those of the first load serve all."""
+        if self.times is None:
+            self.times = pass_times(self.way.served, self._reach(load, self._rules(load)))
+        return self.times
+
     def _times(self, n_instances: int, replication: int) -> Times:
         """Seconds to the first token, and per token after it, of the requests of a replication that count."""
-        load = self._load(Draws(self.seed, replication))
-        rules = self._rules(load)
-        if self.times is None:
-            self.times = pass_times(self.way.served, self._reach(load, rules))
-        run = engine_run(rules, self.times, load, n_instances)
+        load = self._load(Draws(self.seed, replication), self.n)
+        run = engine_run(self._rules(load), self._pass_times(load), load, n_instances)
         counts = slice(int(self.n * WARM_UP), max(int(self.n * (1 - COOL_DOWN)), 1))
         tpot_s = run.tpot_s[counts]
         return Times(_answered(run.ttft_s[counts]), tpot_s[~np.isnan(tpot_s)])
@@ -94,14 +114,14 @@ class Runs:
             found = [p.model_copy(update={"holds": False, "decided": p.decided and not p.holds}) for p in found]
         return Executed(tuple(found), sum(len(t.ttft_s) for t in times))
 
-    def _load(self, draws: Draws) -> EngineLoad:
+    def _load(self, draws: Draws, n: int) -> EngineLoad:
         q, factors = self.question, self.way.served.factors
-        asked = contents(q.workload, self.n, "size", draws, q.directory, q.data_dirs)
+        asked = contents(q.workload, n, "size", draws, q.directory, q.data_dirs)
         if (trace := q.recorded) is None:
-            arrivals_s = poisson_s(self.n, q.rate_req_per_s, draws.generator)
+            arrivals_s = poisson_s(n, q.rate_req_per_s, draws.generator)
         else:
             start = trace_start(trace.n_requests, "size", draws)
-            arrivals_s = recorded_s(self.n, q.rate_req_per_s, trace.arrival_s, start)
+            arrivals_s = recorded_s(n, q.rate_req_per_s, trace.arrival_s, start)
         return EngineLoad(
             asked.total_tokens,
             asked.output_tokens,
@@ -111,7 +131,7 @@ class Runs:
         )
 
     def _rules(self, load: EngineLoad) -> EngineRules:
-        settings, served = self.question.software.settings, self.way.served
+        settings, served = self.way.kind.software.settings, self.way.served
         longest = float((load.prompt_tokens + load.output_tokens).max())
         room, fixed = linear_memory(served, float(max(load.prompt_tokens.min() // 2, 1)), longest)
         return EngineRules(
@@ -161,11 +181,20 @@ def _misses_by_far(found: Executed) -> bool:
     return any(one.executed > 2 * one.limit for one in found.promises)
 
 
-def executed(question: SizeQuestion, chosen: Chosen, runs: Runs, say: Say = lambda _: None) -> Chosen:
+def _most_instances(usd_per_hour: float, below_usd_per_hour: float) -> int:
+    """The most instances of a rent that cost less than a bill."""
+    times = below_usd_per_hour / usd_per_hour * (1 - ROUNDING)
+    return MOST_INSTANCES if times > MOST_INSTANCES else ceil(times) - 1
+
+
+def executed(
+    question: SizeQuestion, chosen: Chosen, runs: Runs, say: Say = lambda _: None, below_usd_per_hour: float = inf
+) -> Chosen:
     """The pool run, with as many instances as the runs show to be needed.
 
     Each size is run until the whole 95 % intervals are on one side of the promises, or `MOST_REPLICATIONS` are made:
-    first sizes from the prediction down, while each keeps the promises, then up from where none does. The least that
+    first sizes from the prediction down to the least that does the rate when full, while each keeps the promises, then
+    up from where none does. The least that
     does is run again with other seeds, as are larger ones where those do not bear it out.
 
     Args:
@@ -173,30 +202,41 @@ def executed(question: SizeQuestion, chosen: Chosen, runs: Runs, say: Say = lamb
         chosen: a pool as predicted.
         runs: of its way.
         say: is told what is run.
+        below_usd_per_hour: rent that one instance and no fleet of interest reaches.
 
     Returns:
         The fewest instances around the prediction whose runs keep the promises; where none does the fewest that is
         undecided, else the last that was tried.
     """
-    n, seen, undecided = chosen.predicted.n_instances, dict[int, Executed](), dict[int, Executed]()
-    for step in range(MOST_STEPS):
-        say(f"running {n} colocated instances")
-        seen[n] = runs.watched(n, 0, FIRST_LOOK)
-        undecided.update({n: seen[n]} if are_undecided(seen[n].promises) else {})
-        if not seen[n].holds:
-            n += 1
-            break
-        if n == 1 or step == MOST_STEPS - 1:
-            break
-        n -= 1
-    for step in range(MOST_STEPS):
-        say(f"running {n} colocated instances with other seeds")
-        found = runs.watched(n, (1 + step) * MOST_REPLICATIONS)
-        undecided.update({n: found} if are_undecided(found.promises) else {})
-        if found.holds or step == MOST_STEPS - 1 or not runs.is_long_enough:
-            break
-        n += max(1, n // 50, n // 8 if question.recorded is not None and _misses_by_far(found) else 0)
+    least = runs.least_instances
+    most = max(_most_instances(chosen.way.usd_per_hour, below_usd_per_hour), least)
+    seen = dict(_fewer(runs, min(max(chosen.predicted.n_instances, least), most), least, say))
+    n = min(seen)
+    tried = [*seen.items(), *_more(runs, n if seen[n].holds else n + 1, most, say)]
+    n, found = tried[-1]
+    undecided = {size: one for size, one in tried if are_undecided(one.promises)}
     if not found.holds and undecided:
         n, found = min(undecided.items())
     cheaper = tuple(size for size in sorted(undecided) if size < n)
     return Chosen(chosen.way, predicted(question, chosen.way, n), found, runs.seed, cheaper)
+
+
+def _fewer(runs: Runs, n: int, least: int, say: Say) -> Iterator[tuple[int, Executed]]:
+    """Sizes from one down, while each keeps the promises."""
+    for size in range(n, max(n - MOST_STEPS, least - 1), -1):
+        say(f"running {size} colocated instances")
+        yield size, (found := runs.watched(size, 0, FIRST_LOOK))
+        if not found.holds:
+            return
+
+
+def _more(runs: Runs, n: int, most: int, say: Say) -> Iterator[tuple[int, Executed]]:
+    """Sizes from one up, each with other seeds, until one keeps the promises."""
+    for step in range(MOST_STEPS):
+        if n > most:
+            return
+        say(f"running {n} colocated instances with other seeds")
+        yield n, (found := runs.watched(n, (1 + step) * MOST_REPLICATIONS))
+        if found.holds or not runs.is_long_enough:
+            return
+        n += max(1, n // 50, n // 8 if runs.question.recorded is not None and _misses_by_far(found) else 0)

@@ -1,8 +1,10 @@
 """Ways to run instances, each with what one of them serves: what a size chooses from."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from itertools import product
 from math import ceil, inf
 from typing import Literal, TypeVar
 
@@ -39,18 +41,41 @@ BUSIEST = 0.98
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
-    """Instances of one kind."""
+class InstanceKind:
+    """Instances that hold the model and its requests."""
 
-    role: Literal["prefill", "decode", "colocated"]
     chip: HardwareProfile
+    software: Stack
     served: ServedModel
     usd_per_hour: float
     """Of an instance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """Instances of one kind in a role."""
+
+    role: Literal["prefill", "decode", "colocated"]
+    kind: InstanceKind
     capacity_req_per_s: float
     """Of an instance, within the limit on the time per token and without waiting."""
     batch: int | None = None
     """Most sequences that decode at once."""
+
+    @property
+    def chip(self) -> HardwareProfile:
+        """Its accelerator."""
+        return self.kind.chip
+
+    @property
+    def served(self) -> ServedModel:
+        """The model on it."""
+        return self.kind.served
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Rent of an instance."""
+        return self.kind.usd_per_hour
 
     @property
     def layout(self) -> Layout:
@@ -75,6 +100,7 @@ class Way:
         return ConsideredWay(
             role=self.role,
             hardware=self.chip.name,
+            stack=self.kind.software.name,
             layout=str(self.layout),
             tokens_per_pass=self.tokens_per_pass,
             accelerators_per_instance=self.layout.n_accelerators,
@@ -83,17 +109,16 @@ class Way:
         )
 
 
-def instances(question: SizeQuestion) -> Iterator[tuple[HardwareProfile, ServedModel, float]]:
-    """Instances that hold the model and its requests, each with its rent per hour. Raises InputError."""
-    requests, used, drafts = question.requests, question.software, question.speculation
+def instances(question: SizeQuestion, chip: HardwareProfile, used: Stack) -> Iterator[InstanceKind]:
+    """Instances of an accelerator that hold the model and its requests under a stack. Raises InputError."""
+    requests, drafts = question.requests, question.speculation
     longest = question.longest_tokens + requests.output_tokens
-    for chip in question.chips:
-        for layout in layouts(question.profile, chip):
-            if drafts is not None and layout.pp_size > 1:  # nothing is drafted over pipeline stages
-                continue
-            one = served(question.profile, chip, layout, used, question.precision, question.kv_precision, drafts)
-            if has_room(one, longest, requests.mean_tokens + requests.output_tokens):
-                yield chip, one, question.usd_per_hour(chip) * layout.n_accelerators
+    for layout in layouts(question.profile, chip):
+        if drafts is not None and layout.pp_size > 1:  # nothing is drafted over pipeline stages
+            continue
+        one = served(question.profile, chip, layout, used, question.precision, question.kv_precision, drafts)
+        if has_room(one, longest, requests.mean_tokens + requests.output_tokens):
+            yield InstanceKind(chip, used, one, question.usd_per_hour(chip) * layout.n_accelerators)
 
 
 def served(
@@ -130,19 +155,20 @@ def has_room(one: ServedModel, longest_tokens: float, mean_tokens: float) -> boo
     return bool(longest >= 1 and together >= TOGETHER)
 
 
-def prefill_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, usd: float) -> Way | None:
+def prefill_way(question: SizeQuestion, kind: InstanceKind) -> Way | None:
     """Prefill alone; None where it is too slow for the promise on the first token, even without waiting."""
-    requests, n_places = question.requests, one.n_places
+    requests, one = question.requests, kind.served
+    n_places = one.n_places
     total_s = one.prefill_time(requests.tokens, n_prompts=n_places).total_s
     if question.ttft_s is not None and quantile(total_s, requests.weights, question.percentile) > question.ttft_s:
         return None
     work_s = float((total_s - one.factors.before_prefill_s(requests.tokens)) @ requests.weights)
-    return Way("prefill", chip, one, usd, n_places / work_s)
+    return Way("prefill", kind, n_places / work_s)
 
 
-def decode_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, usd: float) -> Way | None:
+def decode_way(question: SizeQuestion, kind: InstanceKind) -> Way | None:
     """Decode alone; None where no step is as short as promised."""
-    requests = question.requests
+    requests, one = question.requests, kind.served
     kept, context = requests.mean_tokens + requests.output_tokens, requests.mean.context_tokens
     most = int(min(float(one.largest_batch(kept)), one.most_running))
     sizes = np.unique(np.round(np.geomspace(1, most, N_BATCHES)))
@@ -151,7 +177,7 @@ def decode_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, 
     if not len(kept_sizes):
         return None
     per_s = kept_sizes / (steps_s[: len(kept_sizes)] * requests.output_tokens)
-    return Way("decode", chip, one, usd, float(per_s.max()), int(kept_sizes[-1]))
+    return Way("decode", kind, float(per_s.max()), int(kept_sizes[-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,22 +218,21 @@ class ColocatedWay(Way):
         return Prompts(r.tokens, r.weights, alone_s, r.output_tokens, r.output_scv)
 
 
-def colocated_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, usd: float) -> ColocatedWay | None:
+def colocated_way(question: SizeQuestion, kind: InstanceKind) -> ColocatedWay | None:
     """Both on the same instances; None where they are too slow without waiting, or their passes are not modelled.
 
     Pipeline stages overlap passes, which the pass loop has one after another. Its passes make one token of each
     sequence, and so have no drafts.
     """
+    one = kind.served
     if one.layout.pp_size > 1 or one.speculation is not None:
         return None
-    settings, requests = question.software.settings, question.requests
+    settings, requests = kind.software.settings, question.requests
     held = most_held(one, requests, settings.reserves_output)
     most = min((settings.most_running or MOST_RUNNING) * one.n_places, held)
     way = ColocatedWay(
         "colocated",
-        chip,
-        one,
-        usd,
+        kind,
         0.0,
         most,
         requests,
@@ -237,48 +262,73 @@ def quantile(values: np.ndarray, weights: np.ndarray, percentile: float) -> floa
 
 @dataclass(frozen=True)
 class Ways:
-    """All that can serve, the cheapest first."""
+    """All that can serve; of each kind of fleet the cheapest first."""
 
-    prefill: tuple[Way, ...]
-    decode: tuple[Way, ...]
-    colocated: tuple[ColocatedWay, ...]
+    colocated: tuple[tuple[ColocatedWay, ...], ...]
+    """On every accelerator."""
+    pairs: tuple[tuple[tuple[Way, ...], tuple[Way, ...]], ...]
+    """Prefill on every accelerator with decode on every one, under software that both run."""
     n_instances: int
     """Kinds of instances that hold the model and its requests."""
+    stacks: tuple[str, ...]
+    """Software that they run, by name."""
+
+    def by_role(self, question: SizeQuestion) -> tuple[list[Way], ...]:
+        """Colocated, prefill and decode ways on all accelerators, each once, the cheapest first."""
+        colocated: list[Way] = [way for found in self.colocated for way in found]
+        separate = ([way for pair in self.pairs for way in pair[side]] for side in (0, 1))
+        return tuple(sorted(dict.fromkeys(found), key=partial(order, question)) for found in (colocated, *separate))
 
 
 def ways(question: SizeQuestion) -> Ways:
-    """Ways to run instances for a question. Raises InputError."""
-    found = list(instances(question))
-    made = ([_made(make, question, one) for one in found] for make in (prefill_way, decode_way))
-    prefill, decode = (tuple(sorted(filter(None, every), key=partial(_order, question))) for every in made)
-    together = (_made(colocated_way, question, one) for each in found for one in _by_tokens_per_pass(*each))
-    return Ways(prefill, decode, tuple(sorted(filter(None, together), key=partial(_order, question))), len(found))
+    """Ways to run instances for a question; what an accelerator adds changes none of the others. Raises InputError."""
+    chips, stacks = question.chips, dict[str, Stack]()
+
+    def software(*used: HardwareProfile) -> Stack:
+        found = question.software(*used)
+        return stacks.setdefault(found.name, found)
+
+    @cache
+    def kinds(at: int, used: Stack) -> tuple[InstanceKind, ...]:
+        return tuple(instances(question, chips[at], used))
+
+    @cache
+    def separate(make: Make[Way], at: int, used: Stack) -> tuple[Way, ...]:
+        return _made(make, question, kinds(at, used))
+
+    alone = [kinds(at, software(chip)) for at, chip in enumerate(chips)]
+    pairs = ((p, d, software(chips[p], chips[d])) for p, d in product(range(len(chips)), repeat=2))
+    return Ways(
+        tuple(_made(colocated_way, question, _by_tokens_per_pass(found)) for found in alone),
+        tuple((separate(prefill_way, p, used), separate(decode_way, d, used)) for p, d, used in pairs),
+        sum(map(len, alone)),
+        tuple(stacks),
+    )
 
 
-def _by_tokens_per_pass(
-    chip: HardwareProfile, one: ServedModel, usd: float
-) -> Iterator[tuple[HardwareProfile, ServedModel, float]]:
-    """An instance with each number of tokens that its passes may take, the usual one first."""
-    yield chip, one, usd
-    for tokens in TOKENS_PER_PASS:
-        if tokens < one.chunk_tokens:
-            yield chip, replace(one, chunk_tokens=tokens), usd
+def _by_tokens_per_pass(kinds: Iterable[InstanceKind]) -> Iterator[InstanceKind]:
+    """Instances with each number of tokens that their passes may take, the usual one first."""
+    for kind in kinds:
+        yield kind
+        for tokens in TOKENS_PER_PASS:
+            if tokens < kind.served.chunk_tokens:
+                yield replace(kind, served=replace(kind.served, chunk_tokens=tokens))
 
 
-def _order(question: SizeQuestion, way: Way) -> tuple[float, float]:
+def order(question: SizeQuestion, way: Way) -> tuple[float, float]:
     """The cheapest first; among those that cost the same, the one that does most for it."""
     return way.least_usd_per_hour(question.rate_req_per_s), way.usd_per_hour / way.capacity_req_per_s
 
 
 Some = TypeVar("Some", bound=Way)
+Make = Callable[[SizeQuestion, InstanceKind], Some | None]
 
 
-def _made(
-    make: Callable[[SizeQuestion, HardwareProfile, ServedModel, float], Some | None],
-    question: SizeQuestion,
-    one: tuple[HardwareProfile, ServedModel, float],
-) -> Some | None:
-    try:
-        return make(question, *one)
-    except InputError:  # a figure of the accelerator that nobody published
-        return None
+def _made(make: Make[Some], question: SizeQuestion, kinds: Iterable[InstanceKind]) -> tuple[Some, ...]:
+    """Ways of some kinds of instances, the cheapest first."""
+    found = []
+    for kind in kinds:
+        with suppress(InputError):  # a figure of the accelerator that nobody published
+            way = make(question, kind)
+            found += [] if way is None else [way]
+    return tuple(sorted(found, key=partial(order, question)))

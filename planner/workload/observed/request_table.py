@@ -15,14 +15,21 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError, Problem, UsageError, did_you_mean, shown
 from planner.reading import LINE_BYTES, MIB, opened
-from planner.units import MILLI
+from planner.units import MILLI, time_unit_in
 from planner.workload.invalid_rows import InvalidRows
 from planner.workload.observed.clock import Clock
 from planner.workload.observed.counted_lengths import LengthCounter
 from planner.workload.observed.demand import ArrivalCounter, Observed
 from planner.workload.observed.latencies import LatencyCounter
-from planner.workload.time_units import TimeScale, check_pace, check_span
-from planner.workload.traces import AS_FOUND, AZURE_COLUMNS, MAX_TOKENS, TraceReading, usual_times
+from planner.workload.time_units import TimeScale, check_pace, check_span, named_scale
+from planner.workload.traces import (
+    AS_FOUND,
+    AZURE_COLUMNS,
+    MAX_TOKENS,
+    TraceReading,
+    missing_field,
+    usual_times,
+)
 
 ROLES = {
     "arrived": "seconds (or --time-unit), or a date with a time",
@@ -36,6 +43,8 @@ ROLES = {
     "tpot_ms": "milliseconds, 0 or more",
 }
 """What a column may be, and what is allowed in it."""
+LATENCIES = ("s", "ms")
+"""Units of latencies."""
 NEEDED = ("input", "output")
 TOKENS = ("input", "output", "cached")
 AZURE = dict(zip(("arrived", "input", "output"), AZURE_COLUMNS, strict=True))
@@ -83,15 +92,26 @@ def observed_table(path: Path, columns: Mapping[str, str], reading: TraceReading
         InputError: at the first line that is none, or where the times cannot be of their unit.
         UsageError: two units of time are stated.
     """
-    usual = TimeScale("s", "format")
     if "arrived_ms" in columns:
         if reading.time_unit not in (None, "ms"):
             raise UsageError(f"--time-unit {reading.time_unit}: arrived_ms is in milliseconds (arrived, or no unit)")
         reading = reading._replace(time_unit="ms")
         columns = {"arrived" if role == "arrived_ms" else role: column for role, column in columns.items()}
+    _check_units(str(path), columns)
+    usual = named_scale(str(path), columns.get("arrived", ""), reading.time_unit, TimeScale("s", "format"))
     rows = InvalidRows(str(path), are_skipped=reading.skip_invalid)
     with opened(path, "a table of requests") as file:
         return _observed(rows, columns, _csv_rows(rows, file, columns), Clock(reading.time_unit, usual))
+
+
+def _check_units(name: str, columns: Mapping[str, str]) -> None:
+    """Raises InputError where a column of latencies is named in another unit than it is read in."""
+    for role, column in columns.items():
+        base, _, unit = role.partition("_")
+        named = time_unit_in(column)
+        if unit and named not in (None, unit):
+            other = f"{base}_{named}={column}" if f"{base}_{named}" in ROLES else f"times in {' or '.join(LATENCIES)}"
+            raise InputError(Problem(name, column, f"is named as a time in {named}, and {role} is in {unit}", other))
 
 
 def observed_mooncake(path: Path, reading: TraceReading = AS_FOUND) -> Observed:
@@ -289,8 +309,8 @@ def _json_row(name: str, number: int, text: str, fields: Iterable[str]) -> list[
         return Problem(name, "", f"is not JSON: {reason}", "one JSON object a line", number)
     if not isinstance(value, dict):
         return Problem(name, "", f"is a JSON {type(value).__name__}", "one JSON object a line", number)
-    if missing := [field for field in fields if field not in value]:
-        return Problem(name, missing[0], "is missing", f"fields: {', '.join(fields)}", number)
+    if missing := missing_field(value, fields):
+        return Problem(name, *missing, number)
     return [value[field] for field in fields]
 
 
