@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,10 +69,15 @@ def modules(room: str) -> list[Path]:
     return sorted((PACKAGE / room).rglob("*.py")) or [PACKAGE / f"{room}.py"]
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def imported(path: Path) -> set[str]:
     """Every module a file imports anywhere in it, in full."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -195,6 +201,6 @@ def test_no_room_asserts_on_what_a_user_wrote_or_prints_or_exits() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         if path.relative_to(PACKAGE).parts[0] in ("cli", "data"):
             continue
-        calls = [n.func for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+        calls = [n.func for n in nodes(path) if isinstance(n, ast.Call)]
         assert not {"print", "exit", "quit", "input"} & {getattr(call, "id", "") for call in calls}, path
         assert "sys" not in imported(path), path

@@ -37,8 +37,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def few(tmp_path: Path) -> Path:
-    """Every fourth of those points, for what needs a profile but not a good one."""
-    return written(tmp_path / "few.csv", timed(configurations()[::4], PLANTED, SETTINGS))
+    """Points of one model on one accelerator, for what needs a profile but not a good one."""
+    return written(tmp_path / "few.csv", timed(configurations()[:6], PLANTED, SETTINGS))
 
 
 @pytest.fixture(scope="module")
@@ -101,42 +101,33 @@ def test_tables_hold_factors_errors_versions_and_the_worst_residuals(made: tuple
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_the_same_points_make_the_same_bytes_and_another_day_only_another_date(
-    made: tuple[Path, str], file: Path, tmp_path: Path
+def test_the_same_points_make_the_same_bytes_and_another_day_only_another_date(few: Path, tmp_path: Path) -> None:
+    out, texts = tmp_path / "vllm.toml", list[str]()
+    for day in ("2026-01-31", "2026-02-01"):
+        assert run(few, "--stack", "vllm", "--out", out, "--force", "--date", day).exit_code == 0
+        texts.append(out.read_text())
+    assert texts[1].replace("2026-02-01", "2026-01-31") == texts[0] != texts[1]
+
+
+def test_a_profile_has_its_own_name_the_day_and_what_is_said_and_else_what_is_shipped(
+    few: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "vllm.toml"
-    common = ("--stack", "vllm", "--out", out, "--memory-fraction", "0.9", "--source", "a test")
-    assert run(file, *common, "--date", "2026-02-01").exit_code == 0
-    assert out.read_text().replace("2026-02-01", "2026-01-31") == made[0].read_text()
-
-
-def test_the_day_is_today_unless_given(few: Path, tmp_path: Path) -> None:
+    """A version may be named by its beginning."""
     out = tmp_path / "vllm-mine.toml"
-    found = run(few, "--stack", "vllm", "--out", out, "--format", "json")
-    answer = json.loads(found.stdout)
+    said = ("--chunk-tokens", "2048", "--reserves-output", "--format", "json")
+    answer = json.loads(run(few, "--stack", "vllm-0.19", "--out", out, *said).stdout)
     assert answer["calibration"]["date"] == datetime.date.today().isoformat()
     assert answer["name"] == "vllm-mine"
-
-
-def test_a_profile_of_another_name_is_found_by_the_gate_and_its_framework_stays(few: Path, tmp_path: Path) -> None:
-    out = tmp_path / "vllm-mine.toml"
-    assert run(few, "--stack", "vllm-0.19.0", "--out", out, *DAY).exit_code == 0
     assert check_profiles([out]).problems == ()
-    assert tomllib.loads(out.read_text())["framework"] == "vllm"
-
-
-def test_settings_are_the_shipped_ones_unless_said(few: Path, tmp_path: Path) -> None:
-    out = tmp_path / "vllm.toml"
-    said = ("--chunk-tokens", "2048", "--reserves-output")
-    assert run(few, "--stack", "vllm", "--out", out, *said, *DAY).exit_code == 0
+    profile = stack_profile(str(out))
+    assert (profile.framework, profile.default_version) == ("vllm", "0.19.0")
     shipped = stack_profile("vllm").settings
-    expected = shipped.model_copy(update={"chunk_tokens": 2048, "reserves_output": True})
-    assert stack_profile(str(out)).settings == expected
+    assert profile.settings == shipped.model_copy(update={"chunk_tokens": 2048, "reserves_output": True})
 
 
 def test_sources_that_nothing_cites_are_left_out(tmp_path: Path) -> None:
     out = tmp_path / "sglang.toml"
-    points = timed(configurations("sglang")[::4], PLANTED, SETTINGS)
+    points = timed(configurations("sglang")[:6], PLANTED, SETTINGS)
     found = run(written(tmp_path / "x.csv", points), "--stack", "sglang", "--out", out, *DAY)
     assert found.exit_code == 0
     assert check_profiles([out]).problems == ()
@@ -150,14 +141,14 @@ def test_sources_that_nothing_cites_are_left_out(tmp_path: Path) -> None:
 
 def test_the_catalogues_curves_can_be_left_out(tmp_path: Path) -> None:
     out = tmp_path / "sglang.toml"
-    points = written(tmp_path / "x.csv", timed(configurations("sglang")[::4], PLANTED, SETTINGS))
+    points = written(tmp_path / "x.csv", timed(configurations("sglang")[:6], PLANTED, SETTINGS))
     assert run(points, "--stack", "sglang", "--out", out, "--no-catalogue", *DAY).exit_code == 0
     assert [item["name"] for item in tomllib.loads(out.read_text())["calibration"]["points"]] == ["x.csv"]
 
 
 def test_a_new_framework_needs_no_shipped_profile(tmp_path: Path) -> None:
     out = tmp_path / "my-engine.toml"
-    points = timed(configurations("My-Engine", None)[::4], PLANTED, SETTINGS)
+    points = timed(configurations("My-Engine", None)[:6], PLANTED, SETTINGS)
     found = run(written(tmp_path / "x.csv", points), "--stack", "My-Engine", "--out", out, *DAY)
     assert found.exit_code == 0, found.exception
     assert check_profiles([out]).problems == ()
@@ -235,12 +226,6 @@ def test_what_cannot_be_fitted_is_said_and_nothing_is_written(
     assert isinstance(found.exception, kind)
     assert says in str(found.exception)
     assert [*tmp_path.iterdir()] == []
-
-
-def test_a_version_may_be_named_by_its_beginning(few: Path, tmp_path: Path) -> None:
-    out = tmp_path / "vllm.toml"
-    assert run(few, "--stack", "vllm-0.19", "--out", out, *DAY).exit_code == 0
-    assert stack_profile(str(out)).default_version == "0.19.0"
 
 
 def test_a_fitted_profile_predicts_its_points_through_fidelity(made: tuple[Path, str]) -> None:
