@@ -16,7 +16,7 @@ from planner.results import Plan, Promise, plan_from
 from planner.scenario import Scenario
 from planner.studies.certify import certified_plan
 from planner.studies.period_runs import binding_periods
-from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
+from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, sketch, small_with
 from tests.cpu_cost import cached
 
 OUTPUT = {"kind": "constant", "tokens": 500}
@@ -219,13 +219,16 @@ EACH_OTHERS: dict[str, Any] = {
 }
 
 
+@cached
+def each_others() -> Plan:
+    return sketch(small_with(EACH_OTHERS), time_limit_s=LIMIT_S)
+
+
 def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_ways_that_the_plan_says() -> None:
-    scenario = small_with(EACH_OTHERS)
-    problem = planning_problem(scenario)
-    plan = sketched(problem, plan_of(problem, LIMIT_S))
+    scenario, plan = small_with(EACH_OTHERS), each_others()
     assert [pool.name for pool in plan.pools if pool.role == "prefill" and pool.n_instances] == ["fast"]
-    run, kept = simulate(scenario, plan, RunQuestion(200_000, 3, 1.0, 2), keep=True)
-    assert run.n_completed == 200_000
+    run, kept = simulate(scenario, plan, RunQuestion(100_000, 3, 1.0, 2), keep=True)
+    assert run.n_completed == 100_000
     assert kept is not None
     classes, pools = kept.words["request_class"], kept.words["prefill_pool"]
     for c, name in enumerate(classes):
@@ -245,9 +248,7 @@ def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_w
 
 
 def test_a_network_without_periods_is_run_with_the_ways_of_its_plan() -> None:
-    scenario = small_with(EACH_OTHERS)
-    problem = planning_problem(scenario)
-    plan = sketched(problem, plan_of(problem, LIMIT_S))
+    scenario, plan = small_with(EACH_OTHERS), each_others()
     assert all(set(part.pool_shares) >= {"decode"} for part in plan.classes)
     run, _ = simulate(scenario, plan, RunQuestion(100_000, 3, 1.0, 2))
     assert run.offload_fraction == pytest.approx(plan.offload_fraction, abs=0.01)
@@ -257,10 +258,8 @@ def test_a_network_without_periods_is_run_with_the_ways_of_its_plan() -> None:
 
 def test_a_scheduler_has_nothing_to_hold_against_each_other_where_one_queue_takes_both() -> None:
     scenario = small_with({**EACH_OTHERS, "execution.scheduler.short_term": {}})
-    problem = planning_problem(scenario)
-    plan = sketched(problem, plan_of(problem, LIMIT_S))
     with pytest.raises(InputError, match=r"execution.scheduler.*'fast' has one queue for both.*two pools"):
-        simulate(scenario, plan, RunQuestion(1_000, 3, 1.0, 1))
+        simulate(scenario, each_others(), RunQuestion(1_000, 3, 1.0, 1))
 
 
 def test_pools_of_one_site_that_are_to_be_apart_are_two_of_the_scenario() -> None:
