@@ -5,9 +5,8 @@ from itertools import pairwise, product
 import pytest
 
 from planner.executor import RunQuestion
-from planner.optimizer import optimize
 from planner.studies.kept import kept_plan
-from tests.builders import small_with
+from tests.builders import sketch, small_with
 from tests.campaigns.cheaper_neighbours import REACH, cheaper_fleets, near
 from tests.test_kept import CHEAP
 
@@ -21,7 +20,7 @@ def question(ttft_s: float) -> dict[str, object]:
 
 def test_cheaper_fleets_are_all_within_reach_that_rent_for_less() -> None:
     scenario = small_with(question(6.0) | {"pools.decode.n_instances": "free"})
-    plan = optimize(scenario)
+    plan = sketch(scenario)
     now = {pool.name: pool.n_instances for pool in plan.pools}
     usd = {pool.name: (pool.usd_per_hour or 0.0) / pool.n_instances for pool in plan.pools}
     found = list(cheaper_fleets(scenario, plan))

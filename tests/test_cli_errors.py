@@ -160,8 +160,10 @@ def test_a_failed_command_has_no_traceback_and_no_answer(name: str) -> None:
     assert bool(found.stdout) is (name in ANSWERED)
 
 
-def test_a_failed_report_leaves_no_folder(in_folder: Path) -> None:
-    assert planner("report", "bad-claim.toml", "--out", "out").returncode == 3
+def test_a_failed_report_leaves_no_folder(
+    in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ended(capsys, monkeypatch, "report", "bad-claim.toml", "--out", "out")[0] == 3
     assert not (in_folder / "out").exists()
 
 
@@ -176,15 +178,18 @@ def test_all_problems_of_a_file_are_printed_one_a_line(
     ]
 
 
-def test_the_check_of_a_current_report_exits_0_and_of_a_changed_one_6(in_folder: Path) -> None:
-    assert planner("report", "tiny.toml", "--out", "out").returncode == 0
-    assert planner("report", "tiny.toml", "--out", "out", "--check").returncode == 0
+def test_the_check_of_a_current_report_exits_0_and_of_a_changed_one_6(
+    in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("report", "tiny.toml", "--out", "out")
+    assert ended(capsys, monkeypatch, *asked)[0] == 0
+    assert ended(capsys, monkeypatch, *asked, "--check")[0] == 0
     report = in_folder / "out" / "report.md"
     report.write_text(report.read_text(encoding="utf-8").replace("tiny", "tinier", 1), encoding="utf-8")
-    found = planner("report", "tiny.toml", "--out", "out", "--check")
-    assert found.returncode == 6
-    assert "report.md: line 1 differs" in found.stderr
-    assert "Run: planner report tiny.toml --out out" in found.stderr
+    code, _, told = ended(capsys, monkeypatch, *asked, "--check")
+    assert code == 6
+    assert "report.md: line 1 differs" in told
+    assert "Run: planner report tiny.toml --out out" in told
 
 
 @pytest.mark.parametrize(
@@ -260,9 +265,8 @@ def test_an_interrupted_report_exits_130_with_the_old_report_whole_and_nothing_l
     assert not [path for path in out.rglob("*") if path.name.startswith(".")]
 
 
-@pytest.mark.parametrize("moment", ["while planning", "while drawing"])
-def test_an_interrupted_first_report_leaves_no_folder(moment: str, in_folder: Path) -> None:
-    place, name, nth = MOMENTS[moment]
+def test_an_interrupted_first_report_leaves_no_folder(in_folder: Path) -> None:
+    place, name, nth = MOMENTS["while drawing"]
     command = [sys.executable, "-c", DRIVER, place, name, str(nth), "report", "tiny.toml", "--out", "out"]
     assert subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=120, check=False).returncode == 130
     assert not (in_folder / "out").exists()

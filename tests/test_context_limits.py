@@ -9,7 +9,7 @@ from planner.errors import InputError
 from planner.optimizer import optimize
 from planner.profiles import model_profile, profile_names
 from planner.studies.predict import PredictQuestion, predict
-from tests.builders import in_classes, small_with
+from tests.builders import in_classes, sketch, small_with
 
 LONG = {"lengths": {"kind": "empirical", "tokens": [1000, 2000, 50_000, 60_000]}}
 OUTPUT = {"output_lengths": {"kind": "constant", "tokens": 100}}
@@ -22,7 +22,7 @@ NIGHT = {
 
 
 def notes(changes: dict[str, Any]) -> list[str]:
-    return [note for note in optimize(small_with(changes)).notes if "is made for" in note]
+    return [note for note in sketch(small_with(changes)).notes if "is made for" in note]
 
 
 @pytest.mark.parametrize("more", [{}, NIGHT], ids=["one-site", "network"])

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.errors import InfeasibleError, InputError, UsageError
 from planner.executor import RunQuestion
-from planner.optimizer import optimize, outcome, planning_problem
+from planner.optimizer import outcome, planning_problem
 from planner.report.current_text import hours_table
 from planner.results import Current, Order, Plan, WayOn, plan_from
 from planner.scenario import Scenario
 from planner.studies.current import Asked, current_fleet
 from planner.studies.current.fleet_file import StatedFleet, standing_fleet, stated_fleet
-from tests.builders import FAST, HOME, SMALL, small_with
+from tests.builders import FAST, HOME, SMALL, sketch, small_with
 from tests.cpu_cost import cached
 
 DEMAND = 2.0
@@ -39,7 +39,7 @@ TIGHT = {f"sites.local.accelerators.{HOME}": 24, f"sites.remote.accelerators.{FA
 @cached
 def planned(*changes: tuple[str, Any]) -> tuple[Scenario, Plan]:
     scenario = small_with({**CHEAPEST, **dict(changes)})
-    return scenario, optimize(scenario)
+    return scenario, sketch(scenario)
 
 
 def stated(folder: Path, *sizes: int, **more: Any) -> Path:
@@ -189,7 +189,7 @@ def test_a_threshold_that_does_not_do_is_told_apart_from_a_fleet_that_does_not(t
 def test_ports_that_stand_are_paid_for_and_changed_in_steps_of_their_own(tmp_path: Path) -> None:
     tiers = [{"capacity_gbps": g, "usd_per_hour": g / 5, "max_ports": 2} for g in (10, 100)]
     scenario = small_with({**CHEAPEST, "links.wan.capacity_gbps": "free", "links.wan.tiers": tiers})
-    plan = optimize(scenario)
+    plan = sketch(scenario)
     asked = Asked(fleet(tmp_path, *sizes_of(plan), links={"wan": 210.0}))
     found = current_fleet(scenario, plan, asked)
     (link,) = plan.links
@@ -273,7 +273,7 @@ def test_roles_that_change_by_the_hour_are_refused(tmp_path: Path) -> None:
 @cached
 def followed() -> tuple[Scenario, Plan]:
     scenario = small_with({**CHEAPEST, **BY_PERIOD})
-    return scenario, optimize(scenario)
+    return scenario, sketch(scenario)
 
 
 def test_the_plan_of_pools_that_follow_the_periods_stands_as_it_is(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_staying_costs_the_schedule_and_not_the_fleet_of_the_busiest_period(tmp_
     found = current_fleet(scenario, plan, Asked(fleet(tmp_path, *sizes)))
     always = {f"pools.{name}.n_instances": n for name, n in zip(POOLS, sizes, strict=True)}
     stock = {f"sites.local.accelerators.{HOME}": 64}
-    peak = optimize(small_with({**CHEAPEST, **PERIODS, **always, **stock})).cost.usd_per_hour
+    peak = sketch(small_with({**CHEAPEST, **PERIODS, **always, **stock})).cost.usd_per_hour
     assert found.stay.holds
     assert found.stay.usd_per_hour is not None
     assert peak is not None

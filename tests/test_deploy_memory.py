@@ -6,10 +6,9 @@ import pytest
 import yaml
 
 from planner.deploy import TARGETS, Target
-from planner.optimizer import optimize
 from planner.results import EngineSettings, Plan
 from planner.studies.predict import PredictQuestion, predict
-from tests.builders import FAST, HOME, small_with
+from tests.builders import FAST, HOME, sketch, small_with
 from tests.deploy_cases import exported, options, plan, pool
 
 PLANNED = EngineSettings(memory_fraction=0.85, tokens_per_pass=4096, most_running=512, longest_tokens=50_000)
@@ -111,7 +110,7 @@ def planned(stack: str = "vllm", **changes: Any) -> Plan:
         **{f"pools.{name}.accelerators_per_instance": 2 for name in pools},
         **{f"pools.{name}.layout": "tp=2" for name in pools},
     }
-    return optimize(small_with(changes))
+    return sketch(small_with(changes))
 
 
 def test_flags_of_an_export_are_what_a_prediction_counts_with() -> None:

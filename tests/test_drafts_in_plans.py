@@ -10,10 +10,11 @@ from planner.executor import RunQuestion, simulate
 from planner.executor.drafted import drawn_steps, yield_chances
 from planner.executor.service import DecodeTimes, decode_times, source
 from planner.notes import code_of
-from planner.optimizer import optimize, planning_problem
+from planner.optimizer import planning_problem
 from planner.optimizer.delays import spread
 from planner.roofline import DecodePoint, tokens_per_step, tokens_per_step_variance
 from planner.scenario import Scenario, read_scenario
+from tests.builders import sketch
 
 TEXT = """
 schema = "planner.scenario/1"
@@ -132,7 +133,7 @@ def test_spread_lengths_keep_their_mean_and_have_the_variance_of_steps() -> None
 def test_a_run_makes_tokens_at_the_pace_that_the_plan_has(asked: Path) -> None:
     """A step more or less of luck per answer is within the tolerance; without drafts it would take twice as long."""
     scenario = read_scenario(asked, ["demand_req_per_s=10.0"])
-    plan = optimize(scenario)
+    plan = sketch(scenario)
     run, _ = simulate(scenario, plan, RunQuestion(3000, 1, 1.0))
     assert plan.latency.tpot_mean_s is not None
     assert run.tpot_mean_s == pytest.approx(plan.latency.tpot_mean_s, rel=0.03)

@@ -9,7 +9,6 @@ import pytest
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, simulate_periods, system
 from planner.executor.draws import Draws, drawn_requests, to_streams
-from planner.optimizer import optimize
 from planner.results import (
     ALL_LEAVE,
     NONE_LEAVES,
@@ -23,7 +22,7 @@ from planner.results import (
     Threshold,
 )
 from planner.scenario import Scenario
-from tests.builders import BOTH_WAYS, GPUS, HOME, in_classes, small, small_with
+from tests.builders import BOTH_WAYS, GPUS, HOME, in_classes, sketch, small, small_with
 from tests.cpu_cost import cached
 
 LENGTHS = {"kind": "lognormal", "mu": 9.0, "sigma": 1.0, "low_tokens": 128, "high_tokens": 65_536}
@@ -33,7 +32,7 @@ QUESTION = RunQuestion(20_000, 1, 0.7)
 
 @cached
 def one_demand() -> Plan:
-    return optimize(small())
+    return sketch(small())
 
 
 def as_period(plan: Plan, of_classes: Mapping[str, Mapping[str, float]], name: str = "all") -> PeriodPlan:
@@ -129,7 +128,7 @@ def both_sites() -> tuple[Scenario, Plan]:
         f"sites.local.accelerators.{HOME}": 40 * GPUS,
     }
     scenario = small_with(changes)
-    return scenario, optimize(scenario, (), 5.0)
+    return scenario, sketch(scenario, (), 5.0)
 
 
 def test_a_plan_that_decodes_a_class_at_several_sites_says_how_much_of_it_where() -> None:
@@ -227,7 +226,7 @@ def laid_out() -> tuple[Scenario, Plan]:
         "demand_req_per_s": 6.0,
     }
     scenario = small_with(changes)
-    return scenario, optimize(scenario, (), 30.0)
+    return scenario, sketch(scenario, (), 30.0)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -20,12 +20,12 @@ from planner.executor.draws import Draws, drawn_requests
 from planner.executor.kernel import World
 from planner.executor.measure import check_pools
 from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
-from planner.optimizer import optimize
 from planner.report import PRINT_WIDTH
 from planner.report.run_tables import run_tables
 from planner.results import Fleet, Plan, Run
 from planner.scenario import Scenario, read_scenario
 from planner.workload.traces import BLOCK_TOKENS
+from tests.builders import sketch
 from tests.cpu_cost import cached
 from tests.executor_cases import TOKEN_BYTES, asked, chains, ended, fleet, scenario
 
@@ -398,7 +398,7 @@ def test_rebalancing_needs_a_link_between_sites_that_prefill() -> None:
 def conversations(folder: Path) -> tuple[Scenario, Plan]:
     """The recorded hour on the paper's fleet, whose link leads one way."""
     asked_for = read_scenario("mooncake-conversation").varied({"links.wan.capacity_gbps": 100.0})
-    return asked_for, optimize(asked_for, [folder])
+    return asked_for, sketch(asked_for, [folder])
 
 
 def in_halves(folder: Path) -> tuple[Scenario, Plan]:

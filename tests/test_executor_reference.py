@@ -10,7 +10,7 @@ from planner.errors import InfeasibleError
 from planner.executor import RunQuestion, default_load, simulate
 from planner.optimizer import optimize
 from planner.results import Plan, Run
-from tests.builders import reference, small, small_with
+from tests.builders import reference, sketch, small, small_with
 from tests.cpu_cost import cached
 
 LOADS = (0.6, 0.8, 0.9)
@@ -28,7 +28,7 @@ def promised(load: float) -> Plan:
     changes: dict[str, Any] = {f"pools.{pool.name}.n_instances": pool.n_instances for pool in best.pools}
     changes["routing.threshold_tokens"] = best.threshold_tokens
     changes["demand_req_per_s"] = load * best.throughput_req_per_s
-    return optimize(reference("expected-work").varied(changes))
+    return sketch(reference("expected-work").varied(changes))
 
 
 @cached
@@ -103,7 +103,7 @@ def test_the_load_is_the_plans_rate_unless_that_fills_a_pool() -> None:
 
 def test_pools_of_the_roofline_decode_with_steps_that_depend_on_batch_and_context() -> None:
     scenario = small_with({"pools.decode.service_times": "roofline", "pools.decode.tpot_ms": 20.0})
-    best = optimize(scenario)
+    best = sketch(scenario)
     found, _ = simulate(scenario, best, RunQuestion(4000, 0, 0.5, 2))
     assert found.n_completed == 4000
     assert found.tpot_mean_s is not None
@@ -138,7 +138,7 @@ def test_baselines_run_as_plans_do(name: str) -> None:
 
 def test_several_classes_keep_their_own_figures() -> None:
     scenario = small().varied({"workload": None, "classes": {"a": _class(0.25, 2000.0), "b": _class(0.75, 30_000.0)}})
-    found, _ = simulate(scenario, optimize(scenario), RunQuestion(8000, 0, 0.5, 2))
+    found, _ = simulate(scenario, sketch(scenario), RunQuestion(8000, 0, 0.5, 2))
     assert [c.name for c in found.classes] == ["a", "b"]
     assert sum(c.n_counted for c in found.classes) == found.n_counted
     first, second = (c.ttft_mean_s for c in found.classes)

@@ -9,7 +9,7 @@ from math import inf
 import pytest
 
 from planner.errors import InputError
-from planner.optimizer import optimize, planning_problem
+from planner.optimizer import planning_problem
 from planner.optimizer.evaluation import Evaluation
 from planner.queueing import Path as QueuePath
 from planner.queueing import Service, Ttft, mgc_wait
@@ -32,6 +32,7 @@ from planner.studies.explore.network_plan import solution_of_network_plan
 from planner.studies.explore.network_tables import NetworkTables
 from planner.studies.explore.study import solution_of_plan
 from planner.studies.explore.tables import USE, tables_of
+from tests.builders import sketch
 from tests.explore_cases import CASES, followed_page, networks, page, page_of_network, planned_with, tables_of_case
 
 EXACT = 1e-6
@@ -204,7 +205,7 @@ def test_a_network_at_its_plan_is_the_plan_in_every_period(name: str) -> None:
 def replanned(sizes: Mapping[str, int], tokens: float) -> Plan:
     """What `planner optimize --no-run --set` plans for the two periods with sizes and a threshold."""
     changes = {f"pools.{name}.n_instances": n for name, n in sizes.items()}
-    return optimize(networks()["two periods"].varied({**changes, "routing.threshold_tokens": tokens}))
+    return sketch(networks()["two periods"].varied({**changes, "routing.threshold_tokens": tokens}))
 
 
 def evaluated(made: NetworkTables, p: int, knobs: Knobs) -> dict[str, float]:

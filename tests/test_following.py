@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import Solution, optimize, outcome, planning_problem, searched
+from planner.optimizer import Solution, outcome, planning_problem, searched
 from planner.optimizer.network.period_by_period import period_by_period
 from planner.optimizer.network.period_operation import classes_missing_slo
 from planner.optimizer.rent import is_kept_up, mean_instances, starts
 from planner.optimizer.strategies import FOLLOWING_GAP
-from tests.builders import GPUS, HOME, in_classes, small_with
+from tests.builders import GPUS, HOME, in_classes, sketch, small_with
 from tests.cpu_cost import cached
 
 POOLS = ("fast", "near", "decode")
@@ -142,10 +142,10 @@ def test_the_plan_costs_as_little_as_the_cheapest_of_all_schedules(
 
 def test_equal_periods_save_nothing() -> None:
     hours = {"one": (9.0, 0.8), "two": (15.0, 0.8)}
-    plan = optimize(small_with(question(hours, following())))
+    plan = sketch(small_with(question(hours, following())))
     assert plan.schedule is not None
     assert plan.schedule.saved_usd_per_hour == pytest.approx(0.0, abs=1e-6)
-    steady = optimize(small_with(question(hours)))
+    steady = sketch(small_with(question(hours)))
     assert plan.cost.usd_per_hour == pytest.approx(steady.cost.usd_per_hour)
     assert [p.n_instances for p in plan.pools] == [p.n_instances for p in steady.pools]
 
@@ -169,7 +169,7 @@ def test_a_day_cut_in_more_periods_of_equal_demand_costs_the_same() -> None:
 
 def test_pools_that_are_rented_at_all_times_are_planned_as_before() -> None:
     stated = {f"pools.{name}.rent": "always" for name in POOLS}
-    plans = [optimize(small_with(question(DAYS["slopes"], changes))) for changes in ({}, stated)]
+    plans = [sketch(small_with(question(DAYS["slopes"], changes))) for changes in ({}, stated)]
     assert plans[0].answer() == plans[1].answer()
     assert plans[0].schedule is None
 

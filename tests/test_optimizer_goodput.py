@@ -19,7 +19,7 @@ from planner.optimizer.slo_search import search
 from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan
 from planner.roofline import exposed_transfer_s
-from tests.builders import FAST, HOME, in_classes, problem_of, reference, small_with
+from tests.builders import FAST, HOME, in_classes, problem_of, reference, sketch, small_with
 from tests.cpu_cost import cached
 
 PROMISE = {"slo": {"ttft_s": 4.0}}
@@ -199,7 +199,7 @@ def test_a_promise_over_several_classes_holds_for_each() -> None:
     one = {"lengths": {"kind": "constant", "tokens": 3000}, "output_lengths": {"kind": "constant", "tokens": 300}}
     two = {"lengths": {"kind": "constant", "tokens": 9000}, "output_lengths": {"kind": "constant", "tokens": 300}}
     asked = {**PROMISE, "objective": "min-cost", "demand_req_per_s": 4.0}
-    plan = optimize(in_classes({"chat": (0.5, one), "files": (0.5, two)}, asked))
+    plan = sketch(in_classes({"chat": (0.5, one), "files": (0.5, two)}, asked))
     assert [c.name for c in plan.classes] == ["chat", "files"]
     for request_class in plan.classes:
         assert request_class.latency.ttft_p90_s is not None
@@ -222,6 +222,6 @@ def test_a_promise_that_hardly_binds_is_planned_for_no_fewer_than_other_sizes_se
 
 def test_the_reference_case_keeps_a_promise_without_a_warning() -> None:
     """Warnings are errors here; the search tries pools that are nearly empty and nearly saturated."""
-    plan = optimize(reference("expected-work", **{"slo.ttft_s": 6.0}))
+    plan = sketch(reference("expected-work", **{"slo.ttft_s": 6.0}))
     assert plan.goodput_req_per_s is not None
     assert plan.latency.ttft_p90_s == pytest.approx(6.0, rel=5e-3)

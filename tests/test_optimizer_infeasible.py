@@ -13,7 +13,7 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.slo_search import search
 from planner.optimizer.solver import answer, run_highs, solve
 from planner.scenario import Scenario
-from tests.builders import FAST, HOME, in_classes, problem_of, small, small_with
+from tests.builders import FAST, HOME, in_classes, problem_of, sketch, small, small_with
 
 RELAXATION = re.compile(r"^  - (?P<key>\S+) (?P<sign>=|at least|at most) (?P<value>\S+) \(is ", re.MULTILINE)
 MIN_COST = {"objective": "min-cost", "demand_req_per_s": 3.0}
@@ -51,7 +51,7 @@ def test_every_relaxation_that_is_printed_makes_a_plan_possible(case: str) -> No
     assert ways
     assert len(ways) == str(error).count("\n  - ")
     for way in ways:
-        plan = optimize(relaxed(scenario, way["key"], way["value"]))
+        plan = sketch(relaxed(scenario, way["key"], way["value"]))
         assert plan.throughput_req_per_s > 0, way
 
 
@@ -90,12 +90,12 @@ def test_nothing_that_a_single_limit_could_help_is_said_so() -> None:
 
 def test_a_ratio_may_ask_for_more_instances_than_their_own_work_does() -> None:
     """Four prefill instances per decode instance at a tiny demand: the cap by demand must not forbid the fourth."""
-    plan = optimize(small_with({"objective": "min-cost", "demand_req_per_s": 0.05, "routing.prefill_to_decode": "4:1"}))
+    plan = sketch(small_with({"objective": "min-cost", "demand_req_per_s": 0.05, "routing.prefill_to_decode": "4:1"}))
     assert [plan.pool(name).n_instances for name in ("near", "decode")] == [4, 1]
 
 
 def test_the_least_size_of_a_pool_may_exceed_what_the_demand_needs() -> None:
-    plan = optimize(small_with({"objective": "min-cost", "demand_req_per_s": 0.01, "pools.near.min_instances": 4}))
+    plan = sketch(small_with({"objective": "min-cost", "demand_req_per_s": 0.01, "pools.near.min_instances": 4}))
     assert plan.pool("near").n_instances == 4
 
 
@@ -114,7 +114,7 @@ def test_a_curve_that_is_concave_does_not_cut_off_the_instances_that_a_demand_ne
             f"sites.local.accelerators.{HOME}": 800,
         }
     )
-    assert optimize(scenario).pool("near").n_instances == 19  # 2 req/s of T(3095) = 9.0017 s
+    assert sketch(scenario).pool("near").n_instances == 19  # 2 req/s of T(3095) = 9.0017 s
 
 
 def test_a_budget_that_pays_exactly_is_enough() -> None:
@@ -127,7 +127,7 @@ def test_a_budget_that_pays_exactly_is_enough() -> None:
         "measured.home.decode.step_s": 0.5,
         "budget_usd_per_hour": 3.3,
     }
-    assert optimize(small_with(changes)).pool("decode").n_instances == 3
+    assert sketch(small_with(changes)).pool("decode").n_instances == 3
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_question_without_the_figures_it_needs_is_refused_by_key(changes: dict
 
 
 def test_a_pool_that_no_link_joins_is_said_to_be_of_no_use() -> None:
-    plan = optimize(small().model_copy(update={"links": {}}))
+    plan = sketch(small().model_copy(update={"links": {}}))
     assert plan.pool("fast").n_instances == 0
     assert any("pool fast is of no use: no link joins it to a pool" in note for note in plan.notes)
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from planner.optimizer import Problem, optimize, planning_problem
+from planner.optimizer import Problem, planning_problem
 from planner.optimizer.delays import admission_wait
 from planner.optimizer.routed_capacity import Operating, pool_utilization
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.slo_search import search
 from planner.results import Latency
-from tests.builders import Draw, evaluation_of, fleet_of, in_classes, latencies, problem_of, reference
+from tests.builders import Draw, evaluation_of, fleet_of, in_classes, latencies, problem_of, reference, sketch
 from tests.oracles import mg1_wait_moments
 
 SEEDS = st.integers(0, 10_000)
@@ -202,7 +202,7 @@ def test_ttft_of_all_requests_is_that_of_the_classes_weighted_by_their_share() -
 
 
 def test_the_reference_case_at_80_percent_of_its_rate_has_a_queue_shorter_than_its_service() -> None:
-    latency = optimize(reference("expected-work", demand_req_per_s=2.55)).latency
+    latency = sketch(reference("expected-work", demand_req_per_s=2.55)).latency
     assert latency.ttft_mean_s is not None
     assert latency.ttft_unloaded_mean_s is not None
     assert 0 < latency.ttft_mean_s - latency.ttft_unloaded_mean_s < latency.ttft_unloaded_mean_s

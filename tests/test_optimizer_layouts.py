@@ -8,12 +8,13 @@ import pytest
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import Problem, layout_choice, optimize, outcome, plan, planning_problem
+from planner.optimizer import Problem, layout_choice, outcome, plan, planning_problem
 from planner.profiles import hardware_profile, model_profile
 from planner.roofline import Layout
 from planner.roofline.layouts import largest_instance, layouts
 from planner.scenario import Scenario, load_scenario
 from planner.scenario.parts import n_accelerators
+from tests.builders import sketch
 from tests.cpu_cost import cached
 
 TEXT = """
@@ -142,7 +143,7 @@ def test_a_stated_size_of_instances_holds_for_every_layout() -> None:
 
 
 def test_a_note_says_how_many_layouts_were_looked_at() -> None:
-    plan = optimize(asked())
+    plan = sketch(asked())
     told = [note for note in plan.notes if note.endswith("(note: layouts-considered)")]
     assert len(told) == 2
     fit = [layout for layout in layouts(model_profile("llama-3.1-8b"), hardware_profile("l40s"))]
@@ -151,7 +152,7 @@ def test_a_note_says_how_many_layouts_were_looked_at() -> None:
 
 def test_the_plan_of_open_layouts_is_run_on_those_chosen() -> None:
     scenario, found = asked({"slo": {"tpot_ms": 25.0}}), chosen("cheapest")
-    plan = optimize(scenario)
+    plan = sketch(scenario)
     run, _ = simulate(scenario, plan, RunQuestion(2_000, 1, 0.7, 2))
     fixed = scenario.on_layouts({pool.name: pool.layout or "" for pool in plan.pools})
     assert simulate(fixed, plan, RunQuestion(2_000, 1, 0.7, 2))[0] == run

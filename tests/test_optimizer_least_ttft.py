@@ -20,7 +20,7 @@ from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.slo_search import search
 from planner.report import binding, words
 from planner.results import Plan
-from tests.builders import FAST, HOME, in_classes, problem_of, small_with
+from tests.builders import FAST, HOME, in_classes, problem_of, sketch, small_with
 from tests.cpu_cost import cached
 from tests.test_optimizer_goodput import p90_by_hand
 
@@ -168,7 +168,7 @@ def test_a_discipline_without_a_model_is_refused_by_the_key_of_the_objective() -
 
 def test_several_classes_are_planned_as_a_network_with_a_proven_bound() -> None:
     scenario = in_classes(CLASSES, QUICK)
-    plan = optimize(scenario)
+    plan = sketch(scenario)
     assert plan.objective == "min-ttft"
     assert plan.latency.ttft_p90_s is not None
     kept = plan.bound / (1 - plan.gap)

@@ -9,7 +9,7 @@ from planner.optimizer import optimize
 from planner.optimizer.slo_search import search
 from planner.profiles import hardware_profile
 from planner.scenario import Price
-from tests.builders import FAST, GPUS, HOME, fleet_of, problem_of, small_with
+from tests.builders import FAST, GPUS, HOME, fleet_of, problem_of, sketch, small_with
 
 POWER = {"usd_per_kwh": 0.10, "pue": 1.3, "draw_fraction": 1.2}
 
@@ -53,7 +53,7 @@ def test_the_bill_of_a_plan_and_of_homogeneous_fleets_counts_power() -> None:
 def test_dearer_power_at_a_site_never_lowers_the_cost_of_a_demand() -> None:
     wide = {f"sites.remote.accelerators.{FAST}": 400, f"sites.local.accelerators.{HOME}": 800, "objective": "min-cost"}
     costs = [
-        optimize(small_with(wide | {"demand_req_per_s": 10.0, "sites.remote.usd_per_kwh": usd})).cost.usd_per_hour
+        sketch(small_with(wide | {"demand_req_per_s": 10.0, "sites.remote.usd_per_kwh": usd})).cost.usd_per_hour
         for usd in (0.0, 0.5, 5.0)
     ]
     assert costs == sorted(costs, key=lambda usd: usd or 0.0)
@@ -120,7 +120,7 @@ def test_accelerators_without_a_price_have_no_bill_for_use() -> None:
 
 @pytest.mark.parametrize("objective", [{}, MIN_COST])
 def test_the_bill_counts_power_by_the_utilisation_of_every_pool(objective: dict[str, Any]) -> None:
-    plan = optimize(small_with(EVERYWHERE | objective))
+    plan = sketch(small_with(EVERYWHERE | objective))
     tdp_usd_per_hour = 0.7 * 1.3 * 0.5
     for pool in plan.pools:
         rent = 4.0 if pool.hardware == FAST else 2.0
@@ -139,14 +139,14 @@ def test_an_idle_draw_as_high_as_the_busy_one_costs_what_power_without_use_does(
     power = {f"sites.{site}.{key}": value for site in ("remote", "local") for key, value in POWER.items()}
     same = power | {f"sites.{site}.idle_draw_fraction": POWER["draw_fraction"] for site in ("remote", "local")}
     for objective in ({}, MIN_COST):
-        one, other = optimize(small_with(power | objective)), optimize(small_with(same | objective))
+        one, other = sketch(small_with(power | objective)), sketch(small_with(same | objective))
         assert one.cost == other.cost
         assert one.pools == other.pools
 
 
 def test_dearer_use_never_lowers_the_cost_and_moves_work_to_cheap_power() -> None:
     plans = [
-        optimize(
+        sketch(
             small_with(MIN_COST | {f"sites.local.{k}": v for k, v in BY_USE.items()} | {"sites.local.usd_per_kwh": x})
         )
         for x in (0.0, 2.0, 8.0)
@@ -159,18 +159,18 @@ def test_dearer_use_never_lowers_the_cost_and_moves_work_to_cheap_power() -> Non
 def test_the_cheapest_threshold_is_no_dearer_than_any_other() -> None:
     local = {f"sites.local.{key}": value for key, value in BY_USE.items()}
     changes = MIN_COST | local | {"sites.local.usd_per_kwh": 1.2}
-    best = optimize(small_with(changes))
+    best = sketch(small_with(changes))
     assert best.threshold_tokens is not None
     assert 0.1 < best.offload_fraction < 0.9
     for factor in (1.02, 1.25, 2.0):
-        fixed = optimize(small_with(changes | {"routing.threshold_tokens": factor * best.threshold_tokens}))
+        fixed = sketch(small_with(changes | {"routing.threshold_tokens": factor * best.threshold_tokens}))
         assert (best.cost.usd_per_hour or 0) <= (fixed.cost.usd_per_hour or 0) * (1 + 1e-6)
 
 
 def test_a_budget_pays_for_use_too() -> None:
-    free = optimize(small_with(EVERYWHERE)).cost.usd_per_hour or 0
+    free = sketch(small_with(EVERYWHERE)).cost.usd_per_hour or 0
     budget = {"budget_usd_per_hour": 0.7 * free}
-    plan = optimize(small_with(EVERYWHERE | budget))
+    plan = sketch(small_with(EVERYWHERE | budget))
     assert (plan.cost.usd_per_hour or 0) <= 0.7 * free * (1 + 1e-6)
     assert any(pool.utilization > 0.5 for pool in plan.pools)
 

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import optimize, planning_problem
+from planner.optimizer import planning_problem
 from planner.optimizer.resolution import whole_work_s
 from planner.profiles import hardware_profile, model_profile
 from planner.roofline import Chip, Layout, ServedModel, stack
 from planner.roofline.engine_memory import memory_settings
 from planner.scenario import Scenario, read_scenario
+from tests.builders import sketch
 
 INFERRED = "model.profile=prfaas-1t-inferred"
 STEP = "pools.pd-d.tpot_ms=25"
@@ -114,7 +115,7 @@ def test_more_active_parameters_prefill_and_decode_more_slowly() -> None:
 
 
 def test_the_plan_says_that_its_service_times_are_not_measured() -> None:
-    plan = optimize(scenario())
+    plan = sketch(scenario())
     assert any("prfaas (h200-sxm) are inferred, not measured" in note for note in plan.notes)
     assert {pool.basis for pool in plan.pools} == {"inferred"}
 
@@ -138,7 +139,7 @@ def test_a_pool_of_attention_replicas_prefills_a_prompt_on_each_at_once() -> Non
 
 def test_the_capacity_of_a_plan_counts_every_replica() -> None:
     asked = scenario(*DEALT, "routing.threshold_tokens=20000")
-    plan, problem = optimize(asked), planning_problem(asked)
+    plan, problem = sketch(asked), planning_problem(asked)
     (planned,) = [p for p in plan.pools if p.name == "prfaas"]
     service, mix = next(p.rates.prefill for p in problem.pools if p.name == "prfaas"), problem.classes[0].mix
     assert service is not None

@@ -13,6 +13,7 @@ from planner.optimizer.service_times import pool_stack
 from planner.profiles import hardware_profile, missing_shapes, model_profile, profile_names
 from planner.roofline import best_stack, stack
 from planner.scenario import Scenario, load_scenario, read_scenario
+from tests.builders import sketch
 from tests.cpu_cost import cached
 
 QUESTION = """
@@ -158,7 +159,7 @@ prefill = {{ tokens = [64, 65536], seconds = [0.2, 6.0], interpolation = "linear
         whole = text + measured.format(name="fast", stack=ran_under).replace('"bf16"', '"fp8"')
         scenario = load_scenario(whole, "measured.toml", Path(), ["pools.far.service_times=measured"])
         assert pool_stack(scenario, scenario.pools["near"]).name == expected
-        told = {pool.name: pool.stack for pool in optimize(scenario).pools}
+        told = {pool.name: pool.stack for pool in sketch(scenario).pools}
         assert told == {"far": ran_under, "near": expected, "decode": expected}
 
 
@@ -171,7 +172,7 @@ SAID = {"stack": "different software", "precision": "weights in different", "kv_
 @pytest.mark.parametrize("pool", SITES)
 def test_a_plan_says_that_pools_run_on_different_software_exactly_where_they_do(pool: str, key: str) -> None:
     scenario = asked("qwen3-235b", *PAIR, f"pools.{pool}.{key}={OTHER[key]}")
-    notes = optimize(scenario).notes
+    notes = sketch(scenario).notes
     for kind, words in SAID.items():
         assert any(words in note for note in notes) == (kind == key)
 
@@ -179,16 +180,16 @@ def test_a_plan_says_that_pools_run_on_different_software_exactly_where_they_do(
 @pytest.mark.parametrize("key", KEYS)
 def test_a_plan_of_a_network_says_it_too_and_neither_does_where_all_pools_state_the_same(key: str) -> None:
     periods = {"periods": {"day": {"hours": 12.0}, "night": {"demand": 0.5}}}
-    notes = optimize(asked("qwen3-235b", *PAIR, f"pools.far.{key}={OTHER[key]}").varied(periods)).notes
+    notes = sketch(asked("qwen3-235b", *PAIR, f"pools.far.{key}={OTHER[key]}").varied(periods)).notes
     assert [kind for kind, words in SAID.items() if any(words in note for note in notes)] == [key]
     alike = asked("qwen3-235b", *PAIR, *(f"pools.{name}.{key}={OTHER[key]}" for name in SITES))
     for scenario in (alike, alike.varied(periods)):
-        assert not any(words in note for note in optimize(scenario).notes for words in SAID.values())
+        assert not any(words in note for note in sketch(scenario).notes for words in SAID.values())
 
 
 def test_the_difference_that_software_makes_is_the_one_that_planning_with_the_other_one_shows() -> None:
     scenario = asked("qwen3-235b", *PAIR, "pools.far.stack=vllm-0.18")
-    note = next(note for note in optimize(scenario).notes if "different software" in note)
+    note = next(note for note in sketch(scenario).notes if "different software" in note)
     tokens = planning_problem(scenario).classes[0].mix.mean_uncached_tokens
     for name, stacks in (("far", ("vllm-0.18", "sglang-unversioned")), ("near", ("sglang-unversioned", "vllm-0.18"))):
         seconds = []
@@ -206,7 +207,7 @@ def test_the_difference_that_software_makes_is_the_one_that_planning_with_the_ot
 def test_a_format_that_an_accelerator_has_no_unit_for_is_said_to_be_emulated(chip: str, precision: str) -> None:
     scenario = asked("qwen3-32b", chip, "h20-141gb", f"pools.far.precision={precision}")
     peaks = hardware_profile(chip).figures
-    said = any(f"{chip} has no {precision} unit" in note for note in optimize(scenario).notes)
+    said = any(f"{chip} has no {precision} unit" in note for note in sketch(scenario).notes)
     assert said == (getattr(peaks, f"{precision}_tflops", None) is None)
 
 
@@ -255,7 +256,7 @@ def test_the_executor_and_both_planners_run_a_pool_alike(changes: list[str]) -> 
 
 
 def test_a_measured_pool_says_what_is_known_of_it_and_leaves_the_rest_open() -> None:
-    plan = optimize(read_scenario("prfaas-paper"))
+    plan = sketch(read_scenario("prfaas-paper"))
     known = {
         pool.name: (pool.layout, pool.stack, pool.precision, pool.kv_precision, pool.batch_limit) for pool in plan.pools
     }

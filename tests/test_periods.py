@@ -11,13 +11,12 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.errors import InputError, UndecidedError, UsageError
 from planner.executor import RunQuestion, simulate, simulate_periods
-from planner.optimizer import optimize
 from planner.report import PRINT_WIDTH
 from planner.report.scenario_keys import toml
 from planner.results import Plan, Run
 from planner.scenario import Scenario, read_scenario
 from planner.studies.validation import validate
-from tests.builders import FAST, GPUS, HOME, SMALL, small_with
+from tests.builders import FAST, GPUS, HOME, SMALL, sketch, small_with
 from tests.cpu_cost import cached
 
 DAY: dict[str, Any] = {
@@ -35,7 +34,7 @@ HOURS = {"day": 16.0, "night": 8.0}
 @cached
 def planned() -> tuple[Scenario, Plan]:
     scenario = small_with(DAY)
-    return scenario, optimize(scenario)
+    return scenario, sketch(scenario)
 
 
 @cached
@@ -125,7 +124,7 @@ def test_progress_names_the_periods_in_their_order() -> None:
 def test_decode_steps_are_those_of_each_periods_batch() -> None:
     roofline = {"pools.decode.service_times": "roofline", "pools.decode.tpot_ms": 30.0}
     scenario = small_with({**DAY, **roofline, f"sites.local.accelerators.{HOME}": 400})
-    plan = optimize(scenario)
+    plan = sketch(scenario)
     steps = []
     for period in plan.periods:
         run, _ = simulate(scenario, plan, RunQuestion(30_000, 1, 1.0), period=period.name)
@@ -182,7 +181,7 @@ def coasts() -> tuple[Scenario, Plan]:
     changes |= {"periods": {name: stated.value_at(f"periods.{name}") for name in keep}}
     changes |= {"comparisons": {}, "claims": [], "break_even": []}
     scenario = stated.varied(changes)
-    return scenario, optimize(scenario)
+    return scenario, sketch(scenario)
 
 
 @pytest.mark.parametrize("name", ["h15", "h05"])

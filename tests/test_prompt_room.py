@@ -21,7 +21,7 @@ from planner.scenario import Scenario
 from planner.studies.predict import PredictQuestion, predict
 from planner.workload import AtomMix, LengthMix, distribution
 from planner.workload.lengths import LogNormalLengths
-from tests.builders import FAST, HOME, problem_of, small_with
+from tests.builders import FAST, HOME, problem_of, sketch, small_with
 
 BLOCK = 64
 COUNTED = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "qwen3-235b", "gpt-oss-120b", "deepseek-v3", "mimo-v2-flash")
@@ -194,7 +194,7 @@ def test_instances_of_one_gpu_are_no_plan_for_prompts_that_they_cannot_hold() ->
     message = str(refused.value)
     for part in ("pools.fast", "pools.near", "7,552 tokens", "120,000", "accelerators_per_instance = 2"):
         assert part in message
-    assert all(row.n_instances for row in optimize(tight({**alone, "pools.fast.layout": None, **WIDE})).pools[:1])
+    assert all(row.n_instances for row in sketch(tight({**alone, "pools.fast.layout": None, **WIDE})).pools[:1])
 
 
 WIDE = {"pools.fast.accelerators_per_instance": 2, "routing.threshold_tokens": 6000.0}
@@ -209,11 +209,11 @@ def test_the_change_that_a_refusal_names_is_enough() -> None:
             "pools.fast.layout": "tp=1",
         }
     )
-    plan = optimize(changed)
+    plan = sketch(changed)
     assert plan.threshold_tokens == pytest.approx(120_000)
     with pytest.raises(InfeasibleError, match=r"routing\.threshold_tokens = 7552"):
         optimize(tight({"routing.threshold_tokens": 20_000.0}))
-    assert optimize(tight({"routing.threshold_tokens": 7552.0})).max_throughput_req_per_s > 0
+    assert sketch(tight({"routing.threshold_tokens": 7552.0})).max_throughput_req_per_s > 0
 
 
 PERIODS = {"day": {"hours": 12.0}, "night": {"hours": 12.0, "demand": 0.5}}
@@ -238,7 +238,7 @@ def test_a_plan_sends_no_prompt_to_a_pool_that_cannot_hold_it(seed: int) -> None
     if rng.random() < 0.5:
         changes |= {"periods": PERIODS, "pools.near.prompts": "short", "capacity_rule": "expected-work"}
     scenario = tight(changes)
-    plan = optimize(scenario)
+    plan = sketch(scenario)
     workload = next(workload for _, workload in scenario.workloads.values())
     lengths = workload.lengths
     assert lengths is not None
@@ -264,7 +264,7 @@ def test_a_decode_pool_that_cannot_hold_the_longest_requests_is_noted(more: dict
     own = {"near": "pools.near.accelerators_per_instance", "layout": "pools.near.layout"}
     wide = {own["near"]: 2, own["layout"]: "tp=2", "demand_req_per_s": 0.05, **more}
     notes = [
-        [note for note in optimize(tight({**wide, **changes})).notes if "no engine takes them" in note]
+        [note for note in sketch(tight({**wide, **changes})).notes if "no engine takes them" in note]
         for changes in (one, {})
     ]
     assert len(notes[0]) == 1

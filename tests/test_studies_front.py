@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from planner.errors import InputError
-from planner.optimizer import optimize
 from planner.results import Front, FrontPoint
 from planner.scenario import Scenario
 from planner.studies.front import budgets, pareto_front, undominated
-from tests.builders import FAST, HOME, small_with
+from tests.builders import FAST, HOME, sketch, small_with
 from tests.cpu_cost import cached
 
 DEMAND: dict[str, Any] = {"demand_req_per_s": 1.0}
@@ -22,7 +21,7 @@ def point(usd: float, value: float) -> FrontPoint:
 
 
 def front_of(scenario: Scenario, against: Any, n: int = 4) -> Front:
-    return pareto_front(scenario, optimize(scenario), against, n)
+    return pareto_front(scenario, sketch(scenario), against, n)
 
 
 @cached
@@ -47,7 +46,7 @@ def test_each_dearer_plan_of_the_front_serves_more() -> None:
 
 
 def test_the_front_ends_at_the_plan_and_begins_at_what_serves_anything() -> None:
-    plan = optimize(small_with(DEMAND))
+    plan = sketch(small_with(DEMAND))
     assert throughput().points[-1].value == pytest.approx(plan.max_throughput_req_per_s, rel=1e-6)
     # One instance that prefills at home and one that decodes: 16 accelerators for 2 USD/h.
     assert throughput().points[0].usd_per_hour == pytest.approx(32.0)
@@ -55,7 +54,7 @@ def test_the_front_ends_at_the_plan_and_begins_at_what_serves_anything() -> None
 
 def test_a_point_of_the_front_is_the_plan_of_its_budget() -> None:
     middle = throughput().points[1]
-    plan = optimize(small_with({"budget_usd_per_hour": middle.budget_usd_per_hour * (1 + 1e-9)}))
+    plan = sketch(small_with({"budget_usd_per_hour": middle.budget_usd_per_hour * (1 + 1e-9)}))
     assert middle.n_instances == {pool.name: pool.n_instances for pool in plan.pools}
     assert middle.value == pytest.approx(plan.max_throughput_req_per_s)
 
@@ -94,4 +93,4 @@ def test_one_budget_is_the_highest() -> None:
 def test_a_front_without_what_it_needs_is_refused_by_key(changes: dict[str, Any], against: Any, message: str) -> None:
     scenario = small_with(changes)
     with pytest.raises(InputError, match=message):
-        pareto_front(scenario, optimize(scenario), against, 3)
+        pareto_front(scenario, sketch(scenario), against, 3)

@@ -90,7 +90,9 @@ def test_a_report_shows_the_day_and_the_fronts_that_its_scenario_asks_for() -> N
 
 def test_a_report_shows_the_sensitivity_that_its_scenario_asks_for() -> None:
     sizes = {"pools.fast.n_instances": 2, "pools.near.n_instances": 1, "pools.decode.n_instances": 9}
-    found = build_case(small_with({**sizes, f"sites.local.accelerators.{HOME}": 80, "report": {"sensitivity": True}}))
+    few = {"workload.lengths": {"kind": "empirical", "tokens": [700.0, 4000.0, 30_000.0]}}
+    stock = {f"sites.local.accelerators.{HOME}": 80}
+    found = build_case(small_with({**sizes, **few, **stock, "report": {"sensitivity": True}}))
     assert found.sensitivity is not None
     assert found.sensitivity.stated == pytest.approx(found.plan.max_throughput_req_per_s)
     text = report_markdown(found)
