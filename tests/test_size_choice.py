@@ -1,6 +1,7 @@
 """`planner size` with several accelerators: what one adds takes nothing away, and its fleets are those of it alone."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +19,8 @@ from planner.roofline import best_stack, stack
 from planner.scenario import Price, load_scenario
 from planner.studies.size import SizeQuestion, sized
 from planner.studies.size.choice import best_first, run_best
+from planner.studies.size.colocated import Executed, cheapest
+from planner.studies.size.notes import notes
 from planner.studies.size.verdict import verdict
 from planner.studies.size.ways import ways
 from planner.workload import Workload
@@ -195,6 +198,20 @@ def test_a_fleet_is_run_unless_it_cannot_cost_less_than_one_that_is_kept() -> No
     ]
     assert [one.name for one in run_best(fleets, run)] == ["second", "flattered", "may"]
     assert ran == [("flattered", float("inf")), ("second", 3.0), ("may", 2.0)]
+
+
+def test_a_cheaper_fleet_on_another_accelerator_that_no_run_decides_is_named() -> None:
+    question = a_question("llama-3.1-8b", TWO, ttft_s=1.0, prices={"h200-sxm": 3.0, "h100-sxm": 2.0})
+    every = ways(question)
+    dear, cheap = (cheapest(question, found) for found in every.colocated)
+    assert dear is not None
+    assert cheap is not None
+    kept = replace(dear, executed=Executed((a_promise(holds=True, decided=True),), 10))
+    for holds, decided, is_named in ((False, False, True), (False, True, False)):
+        other = replace(cheap, executed=Executed((a_promise(holds=holds, decided=decided),), 10))
+        said = [one for one in notes(question, every, (kept, other), (), (None, None)) if "cheaper-undecided" in one]
+        assert bool(said) == is_named
+        assert all("x h100-sxm" in one for one in said)
 
 
 def fleet(bill: float, holds: bool | None = True, decided: bool = True) -> SizedFleet:

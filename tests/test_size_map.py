@@ -100,6 +100,7 @@ CELLS = (
     cell(500, 0.05, None, 25.0),
     cell(2000, 0.05, 20.0, None, holds=False),
     cell(500, 0.02, None, None, model="other"),
+    cell(2000, 0.02, 0.1 + 0.2, 0.3, model="other"),
 )
 MAP = SizeMap(
     title="A map",
@@ -114,7 +115,8 @@ MAP = SizeMap(
 
 def test_a_gain_is_what_serving_together_costs_more() -> None:
     assert CELLS[0].gain == pytest.approx(0.5)
-    assert [gain_text(one) for one in CELLS] == ["+50 %", "−20 %", "only apart", "only together?", "neither"]
+    others = ["only apart", "only together?", "neither", "same cost"]
+    assert [gain_text(one) for one in CELLS] == ["+50 %", "−20 %", *others]
 
 
 def test_the_report_is_what_it_was(golden: Callable[[str, str], None]) -> None:
