@@ -124,6 +124,15 @@ def unit_of(key: str) -> str:
     return next((unit for end, unit in UNITS.items() if key.endswith(end)), "")
 
 
+def name_words(name: str) -> list[str]:
+    """Words of the name of a column or key.
+
+    >>> name_words("hitRatio_pct")
+    ['hit', 'Ratio', 'pct']
+    """
+    return [word for part in NAME_PARTS.findall(name) for word in (HUMPS.findall(part) or [part])]
+
+
 def time_unit_in(name: str) -> str | None:
     """Unit of time that the name of a column or key states; None: none.
 
@@ -135,7 +144,7 @@ def time_unit_in(name: str) -> str | None:
     parts = NAME_PARTS.findall(name)
     if not parts:
         return None
-    humps = [hump for part in parts for hump in (HUMPS.findall(part) or [part])]
+    humps = name_words(name)
     last = (parts[-1] if parts[-1].casefold() in TIME_WORDS else humps[-1]).casefold()
     is_rate = len(parts) > 1 and parts[-2].casefold() in ("per", "/")
     if last in TIME_WORDS and not is_rate and (last == parts[-1].casefold() or len(last) > 1):

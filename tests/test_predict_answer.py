@@ -238,6 +238,7 @@ def test_a_version_that_was_not_calibrated_is_said_to_be_stood_in_for() -> None:
         ("mi325x", 8, "over 8 of mi325x was measured: a typical part of the link's bandwidth stands for it"),
         ("mi325x", 1, None),
         ("l40s", 2, None),
+        ("l20", 2, "over 2 of l20 was measured: a typical part of the link's bandwidth stands for it"),
     ],
 )
 def test_an_all_reduce_over_as_many_as_nobody_measured_is_noted(hardware: str, n: int, says: str | None) -> None:

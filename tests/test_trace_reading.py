@@ -445,6 +445,13 @@ def test_latencies_whose_name_states_another_unit_than_their_role_are_refused(
         observed(folder / "t.csv", parsed_columns(f"arrived=when,input=in,output=out,{role}={latency}"))
 
 
+@pytest.mark.parametrize("column", ["cached_pct", "hitRatio", "cache_hit_percent"])
+def test_a_share_is_not_read_as_tokens(column: str, folder: Path) -> None:
+    table(folder / "t.csv", "when", SECONDS, column, 45)
+    with pytest.raises(InputError, match=f"{column}: is named as a share, and cached counts tokens"):
+        observed(folder / "t.csv", parsed_columns(f"arrived=when,input=in,output=out,cached={column}"))
+
+
 def test_json_lines_with_a_unit_in_the_name_of_their_times_are_told_how_to_be_read(folder: Path) -> None:
     row = {"timestamp_us": 1000, "input_length": 500, "output_length": 9}
     (folder / "t.jsonl").write_text(json.dumps(row), encoding="utf-8")

@@ -20,6 +20,7 @@ CODE = "value-beyond-usual"
 STATED = {
     "slo.ttft_s=2000": "likely 2,000 ms, that is 2 s",
     "slo.tpot_ms=0.03": "likely 0.03 s, that is 30 ms",
+    "prices.h200-sxm.usd_per_accelerator_hour=63.3": "likely 63.3 USD of a server with 8, that is 7.912 USD/h",
     "prices.h200-sxm.usd_per_accelerator_hour=2100": "likely 2,100 USD per month, that is 2.877 USD/h",
     "links.wan.capacity_gbps=100000": "likely 100,000 Mbit/s, that is 100 Gbps",
     "links.wan.round_trip_ms=0.03": "likely 0.03 s, that is 30 ms",

@@ -84,9 +84,10 @@ USUAL: Mapping[tuple[str, ...], Usual] = {
     ("tiers", "usd_per_hour"): Usual(0.005, 300, "USD/h", _PORT),
     ("usd_per_accelerator_hour",): Usual(
         0.02,
-        50,
+        20,
         "USD/h",
         {
+            "USD of a server with 8": 1 / 8,
             "USD per month": 1 / HOURS_PER_MONTH,
             "USD per year": 1 / HOURS_PER_YEAR,
             "US cents": 0.01,

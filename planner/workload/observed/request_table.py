@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError, Problem, UsageError, did_you_mean, shown
 from planner.reading import LINE_BYTES, MIB, opened
-from planner.units import MILLI, time_unit_in
+from planner.units import MILLI, name_words, time_unit_in
 from planner.workload.invalid_rows import InvalidRows
 from planner.workload.observed.clock import Clock
 from planner.workload.observed.counted_lengths import LengthCounter
@@ -47,6 +47,8 @@ LATENCIES = ("s", "ms")
 """Units of latencies."""
 NEEDED = ("input", "output")
 TOKENS = ("input", "output", "cached")
+SHARE_WORDS = {"pct", "percent", "percentage", "fraction", "ratio", "rate", "share"}
+"""In the name of a column, they say that its values count no tokens."""
 AZURE = dict(zip(("arrived", "input", "output"), AZURE_COLUMNS, strict=True))
 MOONCAKE = {"arrived": "timestamp", "input": "input_length", "output": "output_length"}
 USUAL_LINE = re.compile(
@@ -105,8 +107,11 @@ def observed_table(path: Path, columns: Mapping[str, str], reading: TraceReading
 
 
 def _check_units(name: str, columns: Mapping[str, str]) -> None:
-    """Raises InputError where a column of latencies is named in another unit than it is read in."""
+    """Raises InputError where a column is named in another unit than it is read in."""
     for role, column in columns.items():
+        if role in TOKENS and {word.casefold() for word in name_words(column)} & SHARE_WORDS:
+            allowed = "a column of tokens; workload.prefix_hits.fraction states a share"
+            raise InputError(Problem(name, column, f"is named as a share, and {role} counts tokens", allowed))
         base, _, unit = role.partition("_")
         named = time_unit_in(column)
         if unit and named not in (None, unit):
