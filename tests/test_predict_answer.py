@@ -252,13 +252,29 @@ def test_an_all_reduce_over_as_many_as_nobody_measured_is_noted(hardware: str, n
 # Number formats
 
 
+@pytest.mark.parametrize(
+    ("model", "precision", "says"),
+    [
+        ("qwen3-235b", "fp4", "scales add 12.5 % to them in NVFP4"),
+        ("qwen3-235b", "int4", "groups of 128 add 3 to 4 %"),
+        ("qwen3-235b", "fp8", None),
+        ("gpt-oss-120b", None, None),
+    ],
+)
+def test_scales_that_no_checkpoint_states_are_said_not_to_be_counted(
+    model: str, precision: str | None, says: str | None
+) -> None:
+    notes = prediction(model, "b200-sxm", n_accelerators=8, precision=precision).notes
+    assert [says in note for note in notes if "4 bits each" in note] == ([] if says is None else [True])
+
+
 def test_fp4_on_an_accelerator_without_it_streams_at_4_bits_and_multiplies_in_fp8() -> None:
     found = prediction("llama-3.1-70b", "h100-sxm", precision="fp4")
     assert (found.precision, found.product_format) == ("fp4", "fp8")
     assert any("fp4" in note and "4 bits" in note and "fp8" in note and "h100-sxm" in note for note in found.notes)
     own = prediction("llama-3.1-70b", "b200-sxm", precision="fp4")
     assert own.product_format == "fp4"
-    assert not any("4 bits" in note for note in own.notes)
+    assert not any("stream at 4 bits" in note for note in own.notes)
 
 
 def test_weights_are_of_the_checkpoints_own_precision_unless_asked() -> None:

@@ -87,6 +87,12 @@ OF_RUNS: dict[str, Meaning] = {
         "a typical one. Behind a switch groups differ by a third, over PCIe or direct links several times.",
         "Give the profile `all_reduce_2_fraction` or `all_reduce_4_fraction`, for example from nccl-tests.",
     ),
+    "scales-not-counted": Meaning(
+        PREDICT,
+        "The checkpoint does not say what the scales of its 4-bit weights take: memory and reading are a little too "
+        "small.",
+        "Import the config of the quantised checkpoint: `planner profiles import config.json`.",
+    ),
     "hardware-announced": Meaning(
         PREDICT,
         "The chip is announced, not shipped. Its figures are the vendor's claims.",

@@ -22,7 +22,6 @@ _LINE = re.compile(rf"""^\s*["']?schema["']?\s*=\s*["']{_SCHEMA.pattern}""", re.
 """Its line in a file that cannot be parsed."""
 
 
-@cache
 def profile_dir(kind: Kind, package: Path = PACKAGE) -> Path:
     """Folder of the shipped profiles of a kind: inside an installed package, beside it in a source checkout."""
     inside = package / "data" / f"{kind}_profiles"

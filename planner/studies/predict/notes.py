@@ -17,6 +17,12 @@ from planner.units import GB, number
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 
+SCALES = {
+    "fp4": "scales add 12.5 % to them in NVFP4, 6.25 % in MXFP4",
+    "int4": "scales and zero points of groups of 128 add 3 to 4 %",
+}
+"""What scales take beside weights, where the checkpoint does not state it."""
+
 
 def product_format(asked: Instance) -> str | None:
     """Format that products of quantised weights run at; None where no peak is known."""
@@ -126,6 +132,9 @@ def _format_notes(asked: Instance) -> Iterator[Note]:
     own, products = asked.precision, product_format(asked)
     if products is not None and products != own and asked.has_shapes:
         yield note("format-emulated", emulation(asked.hardware, own, products))
+    stated = asked.model.checkpoint.bytes_per_weight if asked.model.checkpoint else {}
+    if own in SCALES and own not in stated:
+        yield note("scales-not-counted", f"{own} weights are counted with 4 bits each: {SCALES[own]}")
 
 
 def _collective_notes(asked: Instance) -> Iterator[Note]:
