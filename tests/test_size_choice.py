@@ -20,7 +20,7 @@ from planner.scenario import Price, load_scenario
 from planner.studies.size import SizeQuestion, sized
 from planner.studies.size.choice import best_first, run_best
 from planner.studies.size.colocated import Executed, cheapest
-from planner.studies.size.notes import notes
+from planner.studies.size.notes import size_notes
 from planner.studies.size.verdict import verdict
 from planner.studies.size.ways import ways
 from planner.workload import Workload
@@ -209,7 +209,9 @@ def test_a_cheaper_fleet_on_another_accelerator_that_no_run_decides_is_named() -
     kept = replace(dear, executed=Executed((a_promise(holds=True, decided=True),), 10))
     for holds, decided, is_named in ((False, False, True), (False, True, False)):
         other = replace(cheap, executed=Executed((a_promise(holds=holds, decided=decided),), 10))
-        said = [one for one in notes(question, every, (kept, other), (), (None, None)) if "cheaper-undecided" in one]
+        said = [
+            one for one in size_notes(question, every, (kept, other), (), (None, None)) if "cheaper-undecided" in one
+        ]
         assert bool(said) == is_named
         assert all("x h100-sxm" in one for one in said)
 

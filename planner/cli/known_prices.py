@@ -18,16 +18,18 @@ PRICES = {
 UNPRICED = Rent("1.00", "assumed", "not known: at 1 USD each the bill counts accelerators")
 
 
-def rent_of(hardware: str, stated: str | None) -> tuple[Rent, bool]:
-    """Rent of an accelerator, and whether anything is known of it.
+def rent_of(hardware: str, stated: str | None) -> Rent:
+    """Rent of an accelerator; `UNPRICED` where nothing is known of it.
 
     Args:
         hardware: name of its profile; empty of a file of one's own, whose name may be that of another accelerator.
         stated: what `--price` says of it; None: nothing.
 
-    >>> rent_of("h200-sxm", None)[0].usd_per_accelerator_hour, rent_of("l40s", None)[1], rent_of("l40s", "0.9")[1]
-    ('2.50', False, True)
+    >>> rent_of("h200-sxm", None).usd_per_accelerator_hour, rent_of("l40s", "0.9").usd_per_accelerator_hour
+    ('2.50', '0.9')
+    >>> rent_of("l40s", None) is UNPRICED
+    True
     """
     if stated is not None:
-        return Rent(stated, "assumed", "as stated by --price"), True
-    return PRICES.get(hardware, UNPRICED), hardware in PRICES
+        return Rent(stated, "assumed", "as stated by --price")
+    return PRICES.get(hardware, UNPRICED)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from planner.cli.common import data_dirs
-from planner.cli.known_prices import rent_of
+from planner.cli.known_prices import UNPRICED, rent_of
 from planner.cli.observed_text import observed_facts, observed_notes, planned_req_per_s, request_lengths
 from planner.cli.trace_options import read_notes, trace_keys
 from planner.errors import InputError, Problem, UsageError
@@ -216,10 +216,8 @@ class _Draft:
     def _price(self, name: str, option: str) -> dict[str, str]:
         chip: HardwareProfile = _found(hardware_profile, name, option)
         is_stated = option == "--hardware" and self.wanted.price is not None
-        rent, is_known = rent_of(
-            "" if is_path(name) else chip.name, _figure(self.wanted.price or 0.0) if is_stated else None
-        )
-        if not is_known:
+        rent = rent_of("" if is_path(name) else chip.name, _figure(self.wanted.price or 0.0) if is_stated else None)
+        if rent is UNPRICED:
             said = f"no price of {chip.name} is known: 1 USD an hour is written, so that cost counts them"
             self.notes.append(note("price-to-edit", said))
         usd, basis, source = rent

@@ -61,5 +61,5 @@ def _stated(texts: Sequence[str], names: Sequence[str], called: Mapping[str, str
 
 
 def _price(name: str, stated: float | None) -> Price:
-    rent, _ = rent_of(name, None if stated is None else str(stated))
+    rent = rent_of(name, None if stated is None else str(stated))
     return Price.model_validate({**rent._asdict(), "usd_per_accelerator_hour": float(rent.usd_per_accelerator_hour)})

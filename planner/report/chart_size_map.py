@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from planner.report import canvas
 from planner.results import SizeMap, SizeMapCell
-from planner.ties import ROUNDING
 from planner.units import MILLI, number
 
 if TYPE_CHECKING:
@@ -107,6 +106,6 @@ def gain_text(cell: SizeMapCell) -> str:
     mark = "" if cell.is_kept else "?"
     if cell.gain is None:
         return f"only {'apart' if cell.colocated is None else 'together'}{mark}"
-    if abs(cell.gain) <= ROUNDING:
+    if cell.gain == 0:
         return f"same cost{mark}"
     return f"{100 * cell.gain:+.0f} %{mark}".replace("-", "−")

@@ -11,7 +11,6 @@ from planner.report.folder import REPORT, check_folder, with_inputs, write_folde
 from planner.report.markdown_tables import table
 from planner.report.record_text import escaped_record, plain_record
 from planner.results import SizedFleet, SizeMap, SizeMapCell
-from planner.ties import ROUNDING
 from planner.units import DASH, MILLI, number, usd
 
 TEMPLATE = "size_map.md.jinja"
@@ -63,9 +62,9 @@ def _counts(found: SizeMap) -> str:
             [
                 model,
                 hardware,
-                str(sum(gain > ROUNDING for gain in gains)),
-                str(sum(gain < -ROUNDING for gain in gains)),
-                str(sum(abs(gain) <= ROUNDING for gain in gains)),
+                str(sum(gain > 0 for gain in gains)),
+                str(sum(gain < 0 for gain in gains)),
+                str(sum(gain == 0 for gain in gains)),
                 str(len(both) - len(gains)),
                 str(sum(c.disaggregated is not None for c in alone)),
                 str(sum(c.colocated is not None for c in alone)),

@@ -2,6 +2,7 @@
 
 from planner.results.size import SizedFleet
 from planner.schema import StrictModel
+from planner.ties import exceeds
 
 
 class SizeMapCell(StrictModel):
@@ -29,11 +30,12 @@ class SizeMapCell(StrictModel):
 
     @property
     def gain(self) -> float | None:
-        """What a colocated fleet costs more than prefill and decode pools, over what these cost; None without both."""
+        """What a colocated fleet costs more than prefill and decode pools, over what these cost; 0 where both
+        cost the same but for rounding, None without both."""
         usd = [None if fleet is None else fleet.cost.usd_per_hour for fleet in (self.colocated, self.disaggregated)]
         if usd[0] is None or not usd[1]:
             return None
-        return usd[0] / usd[1] - 1
+        return usd[0] / usd[1] - 1 if exceeds(usd[0], usd[1]) or exceeds(usd[1], usd[0]) else 0.0
 
     @property
     def is_kept(self) -> bool:

@@ -77,11 +77,12 @@ def named_scale(name: str, column: str, stated: TimeUnit | None, usual: TimeScal
     Raises:
         InputError: another unit is stated, or times are in none of that unit.
     """
-    unit = next((unit for unit in SECONDS if unit == time_unit_in(column)), None)
-    if unit is None:
-        if (other := time_unit_in(column)) is not None:
-            raise InputError(Problem(name, column, f"is named as a time in {other}", f"{UNITS}"))
+    named = time_unit_in(column)
+    if named is None:
         return usual
+    unit = next((unit for unit in SECONDS if unit == named), None)
+    if unit is None:
+        raise InputError(Problem(name, column, f"is named as a time in {named}", UNITS))
     if stated not in (None, unit):
         what = f"is named as a time in {unit}, and {stated} is stated"
         raise InputError(Problem(name, column, what, f"--time-unit {unit}, or a column of another name"))

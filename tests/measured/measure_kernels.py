@@ -831,7 +831,8 @@ def described() -> str:
     return "; ".join(lines)
 
 
-def main() -> None:
+def main() -> str | None:
+    """Measures all sections; says which failed, for the shell too."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=420.0, help="of all sections together")
@@ -839,7 +840,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(1)
     said(described())
-    sheet = Sheet(arguments.out, STARTED_S + arguments.seconds)
+    sheet, failed = Sheet(arguments.out, STARTED_S + arguments.seconds), []
     for section, limit_s in SECTIONS:
         if arguments.only and section.__name__ not in arguments.only:
             continue
@@ -850,13 +851,14 @@ def main() -> None:
                 section(sheet)
         except TimeUpError:
             said(f"section {section.__name__} is out of time")
-        except Exception:
+        except Exception:  # what the others measure is not lost
             traceback.print_exc()
+            failed.append(section.__name__)
         torch.cuda.empty_cache()
-    said("done")
+    return f"failed: {', '.join(failed)}" if failed else None
 
 
 STARTED_S = time.monotonic()
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,11 +14,11 @@ KNOWN = (*COLUMNS, "n_accelerators")
 REQUIRED = ("model", "hardware", "framework", "input_tokens", "output_tokens")
 WHOLE_LOAD = ("output_tokens", "concurrency", "request_rate_req_per_s", "tpot_ms")
 """Columns of which a table of bare prefills has none."""
-LATENCIES = ("ttft_ms", "tpot_ms")
+LATENCY_COLUMNS = ("ttft_ms", "tpot_ms")
 ONE_OF = {
     "concurrency": ("concurrency", "request_rate_req_per_s"),
     "n_accelerators": ("n_accelerators", "gpus", "tp_size", "prefill_num_workers"),
-    "ttft_ms": LATENCIES,
+    "ttft_ms": LATENCY_COLUMNS,
 }
 """Needed figures, and the columns any of which gives them."""
 NOT_READ = "the rest is not read"
@@ -102,7 +102,7 @@ def _other_units(columns: Sequence[str]) -> dict[str, tuple[str, str]]:
     return {
         column: (ours, unit)
         for column, unit in times
-        for ours in LATENCIES
+        for ours in LATENCY_COLUMNS
         if unit not in (None, "ms") and column.casefold().startswith(ours.removesuffix("ms"))
     }
 

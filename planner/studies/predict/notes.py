@@ -145,8 +145,7 @@ def _collective_notes(asked: Instance) -> Iterator[Note]:
     groups = {layout.tp_size, layout.dense_ranks(asked.model.architecture.moe is not None)} - {1}
     for n_ranks in sorted(groups):
         key = chip.all_reduce_key(n_ranks)
-        is_joined = chip.hardware.scaleup_bytes_per_s is not None
-        if key != all_reduce_keys(n_ranks)[0] and (key or chip.is_measured or not is_joined):
+        if key != all_reduce_keys(n_ranks)[0]:
             other = "the bandwidth over more of them" if key else "a typical part of the link's bandwidth"
             yield note(
                 "all-reduce-not-measured",

@@ -9,7 +9,7 @@ from planner.studies.promises import are_undecided
 from planner.ties import exceeds, largest_first
 
 
-class Option(Protocol):
+class CandidateFleet(Protocol):
     """A fleet, as predicted or as run."""
 
     @property
@@ -25,38 +25,38 @@ class Option(Protocol):
         """Beside its run; none where it was not run."""
 
 
-Some = TypeVar("Some", bound=Option)
+AnyFleet = TypeVar("AnyFleet", bound=CandidateFleet)
 
 
-def is_kept(one: Option) -> bool:
+def is_kept(one: CandidateFleet) -> bool:
     """Whether a fleet was run, and keeps every promise."""
     return bool(one.promises) and all(promise.holds for promise in one.promises)
 
 
-def is_undecided(one: Option) -> bool:
+def is_undecided(one: CandidateFleet) -> bool:
     """Whether no run tells if a fleet keeps its promises."""
     return not one.promises or are_undecided(one.promises)
 
 
-def best_first(options: Iterable[Some]) -> list[Some]:
+def best_first(options: Iterable[AnyFleet]) -> list[AnyFleet]:
     """Fleets that keep their promises, then undecided ones, then the others; of each the cheapest first.
 
     Fleets that cost the same stay in their order.
     """
-    ranks: tuple[list[Some], ...] = ([], [], [])
+    ranks: tuple[list[AnyFleet], ...] = ([], [], [])
     for one in options:
         ranks[0 if is_kept(one) else 1 if is_undecided(one) else 2].append(one)
-    return [one for rank in ranks for one in largest_first(rank, lambda some: -some.usd_per_hour)]
+    return [one for rank in ranks for one in largest_first(rank, lambda fleet: -fleet.usd_per_hour)]
 
 
-def run_best(options: Iterable[Some], run: Callable[[Some, float], Some]) -> list[Some]:
+def run_best(options: Iterable[AnyFleet], run: Callable[[AnyFleet, float], AnyFleet]) -> list[AnyFleet]:
     """Fleets with their runs, best first; without those that cannot cost less than one that is kept.
 
     Args:
         options: as predicted.
         run: the run of one, which need not look at fleets that cost as much as is stated or more [USD/h].
     """
-    found: list[Some] = []
+    found: list[AnyFleet] = []
     for one in best_first(options):
         limit = min((other.usd_per_hour for other in found if is_kept(other)), default=inf)
         if exceeds(limit, one.least_usd_per_hour):

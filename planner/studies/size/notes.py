@@ -15,7 +15,7 @@ from planner.studies.size.ways import Ways
 from planner.units import number
 
 
-def notes(
+def size_notes(
     question: SizeQuestion,
     every: Ways,
     together: Sequence[Chosen],

@@ -194,8 +194,8 @@ def executed(
 
     Each size is run until the whole 95 % intervals are on one side of the promises, or `MOST_REPLICATIONS` are made:
     first sizes from the prediction down to the least that does the rate when full, while each keeps the promises, then
-    up from where none does. The least that
-    does is run again with other seeds, as are larger ones where those do not bear it out.
+    up from where none does. The least that does is run again with other seeds, as are larger ones where those do not
+    bear it out.
 
     Args:
         question: what is asked.

@@ -10,7 +10,7 @@ from planner.studies.size.choice import best_first, run_best
 from planner.studies.size.colocated import Chosen
 from planner.studies.size.disaggregated import Apart
 from planner.studies.size.fleets import colocated_fleet, disaggregated_fleet
-from planner.studies.size.notes import notes
+from planner.studies.size.notes import size_notes
 from planner.studies.size.question import COMMAND, SizeQuestion
 from planner.studies.size.verdict import NOT_COMPARED, verdict
 from planner.studies.size.ways import Ways, ways
@@ -114,7 +114,7 @@ def _answer(question: SizeQuestion, every: Ways, together: Sequence[Chosen], apa
         disaggregated=two,
         disaggregation=verdict(one, two) if question.speculation is None else NOT_COMPARED,
         considered=tuple(way.considered(rate) for way in listed),
-        notes=tuple(notes(question, every, together, apart, (one, two))),
+        notes=tuple(size_notes(question, every, together, apart, (one, two))),
     )
 
 

@@ -277,7 +277,9 @@ class Ways:
         """Colocated, prefill and decode ways on all accelerators, each once, the cheapest first."""
         colocated: list[Way] = [way for found in self.colocated for way in found]
         separate = ([way for pair in self.pairs for way in pair[side]] for side in (0, 1))
-        return tuple(sorted(dict.fromkeys(found), key=partial(order, question)) for found in (colocated, *separate))
+        return tuple(
+            sorted(dict.fromkeys(found), key=partial(cost_order, question)) for found in (colocated, *separate)
+        )
 
 
 def ways(question: SizeQuestion) -> Ways:
@@ -315,7 +317,7 @@ def _by_tokens_per_pass(kinds: Iterable[InstanceKind]) -> Iterator[InstanceKind]
                 yield replace(kind, served=replace(kind.served, chunk_tokens=tokens))
 
 
-def order(question: SizeQuestion, way: Way) -> tuple[float, float]:
+def cost_order(question: SizeQuestion, way: Way) -> tuple[float, float]:
     """The cheapest first; among those that cost the same, the one that does most for it."""
     return way.least_usd_per_hour(question.rate_req_per_s), way.usd_per_hour / way.capacity_req_per_s
 
@@ -331,4 +333,4 @@ def _made(make: Make[Some], question: SizeQuestion, kinds: Iterable[InstanceKind
         with suppress(InputError):  # a figure of the accelerator that nobody published
             way = make(question, kind)
             found += [] if way is None else [way]
-    return tuple(sorted(found, key=partial(order, question)))
+    return tuple(sorted(found, key=partial(cost_order, question)))

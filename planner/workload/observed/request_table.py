@@ -43,7 +43,7 @@ ROLES = {
     "tpot_ms": "milliseconds, 0 or more",
 }
 """What a column may be, and what is allowed in it."""
-LATENCIES = ("s", "ms")
+LATENCY_UNITS = ("s", "ms")
 """Units of latencies."""
 NEEDED = ("input", "output")
 TOKENS = ("input", "output", "cached")
@@ -115,7 +115,9 @@ def _check_units(name: str, columns: Mapping[str, str]) -> None:
         base, _, unit = role.partition("_")
         named = time_unit_in(column)
         if unit and named not in (None, unit):
-            other = f"{base}_{named}={column}" if f"{base}_{named}" in ROLES else f"times in {' or '.join(LATENCIES)}"
+            other = (
+                f"{base}_{named}={column}" if f"{base}_{named}" in ROLES else f"times in {' or '.join(LATENCY_UNITS)}"
+            )
             raise InputError(Problem(name, column, f"is named as a time in {named}, and {role} is in {unit}", other))
 
 
