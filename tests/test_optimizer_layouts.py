@@ -2,14 +2,18 @@
 
 from itertools import product
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.executor import RunQuestion, simulate
 from planner.optimizer import Problem, layout_choice, outcome, plan, planning_problem
+from planner.optimizer.baselines import baselines, homogeneous_fleets, homogeneous_rates
 from planner.profiles import hardware_profile, model_profile
+from planner.results import Fleet
 from planner.roofline import Layout
 from planner.roofline.layouts import largest_instance, layouts
 from planner.scenario import Scenario, load_scenario
@@ -166,6 +170,50 @@ def test_what_is_varied_of_a_settled_scenario_keeps_its_layouts_unless_it_states
     assert other.pools["decode"].layout == "tp=8"
     assert other.pools["prefill"] == settled.pools["prefill"]
     assert settled.open_pool("decode").layouts == "auto"
+
+
+APART: dict[str, Any] = {
+    "model.profile": "llama-3.1-70b",
+    "demand_req_per_s": 4.0,
+    "slo": {"ttft_s": 3.0},
+    "workload.lengths": {"kind": "constant", "tokens": 6000},
+    "workload.output_lengths": {"kind": "constant", "tokens": 500},
+    **{f"pools.{name}.hardware": "h20-96gb" for name in ("prefill", "decode")},
+    "prices.h20-96gb": {"usd_per_accelerator_hour": 1.0},
+}
+ACROSS = APART | {
+    "sites.far": {},
+    "pools.far": {"site": "far", "hardware": "h100-sxm", "role": "prefill", "layouts": "auto"},
+    "links.wan": {"from": "far", "to": "here", "capacity_gbps": 100.0, "usd_per_hour": 1.0},
+    "prices.h100-sxm": {"usd_per_accelerator_hour": 2.0},
+}
+
+
+@cached
+def across(**changes: Any) -> tuple[Problem, Fleet]:
+    found = outcome(asked(ACROSS | changes))
+    return found.problem, found.fleet
+
+
+@pytest.mark.parametrize("name", ["cheapest-homogeneous-pd", "local-prefill"])
+def test_fleets_that_a_plan_is_compared_with_choose_layouts_of_their_own(name: str) -> None:
+    """The layout that decodes best seldom prefills best, and a pool that the plan leaves empty is on any."""
+    problem, fleet = across()
+    assert not fleet.pool("prefill").n_instances
+    (other,) = baselines(problem, fleet, monotonic() + 60.0, [name]).others
+    alone = outcome(asked(APART))
+    assert other.cost.usd_per_hour == pytest.approx(alone.objective)
+    used = {pool.role: pool.layout for pool in other.pools}
+    assert used["prefill"] not in {fleet.pool("prefill").layout, fleet.pool("decode").layout}
+
+
+@pytest.mark.parametrize("n", [9, 20, 33])
+def test_the_highest_rate_of_homogeneous_fleets_is_that_of_their_best_layouts(n: int) -> None:
+    problem, _ = across(slo=None)
+    alone = outcome(
+        asked(APART | {"slo": None, "objective": "max-throughput", "sites.here.accelerators": {"h20-96gb": n}})
+    )
+    assert homogeneous_rates(homogeneous_fleets(problem), np.array([n]))[0] == pytest.approx(alone.objective)
 
 
 def test_a_network_chooses_layouts_in_its_own_program() -> None:

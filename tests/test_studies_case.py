@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from planner.errors import InputError
 from planner.optimizer import optimized, planning_problem
-from planner.optimizer.baselines import homogeneous_rates
+from planner.optimizer.baselines import homogeneous_fleets, homogeneous_rates
 from planner.optimizer.problem import Problem
 from planner.results import Case, Plan, PriceRatios
 from planner.scenario import load_scenario
@@ -37,7 +37,7 @@ def ratios() -> PriceRatios:
 @cached
 def rates() -> list[float]:
     """Highest rate of homogeneous fleets of 0, 1, 2, ... instances."""
-    return homogeneous_rates(planned()[0], np.arange(200)).tolist()
+    return homogeneous_rates(homogeneous_fleets(planned()[0]), np.arange(200) * GPUS).tolist()
 
 
 def gain_by_hand(ratio: float, extra_usd: float = 0.0) -> tuple[int, float]:

@@ -1,6 +1,6 @@
 """Other ways to serve the same requests: one kind of accelerator, all prefill remote, none remote, the same money."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import floor
@@ -23,10 +23,11 @@ from planner.optimizer.home import (
     local_prefill,
     mixed_home,
 )
-from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.layout_choice import on_each_layout
 from planner.optimizer.one_site import worth_listing
 from planner.optimizer.planned import Classes, Planned, planned
 from planner.optimizer.problem import Problem
+from planner.optimizer.resolution import resolved
 from planner.results import Baseline, Fleet
 from planner.scenario import Objective, Pool, Routing, Scenario
 from planner.units import number
@@ -144,16 +145,16 @@ def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Vari
         plan: the planned fleet.
         tries: whether to try other accelerators too.
     """
-    scenario = problem.scenario
+    scenario, asked = problem.scenario, problem.scenario.as_asked()
     requests = {c.name: (c.share, c.mix) for c in problem.classes}
     yield from _of_one_kind(problem, plan)
     if not has_one_site(scenario):
         yield Variant(
-            "local-prefill", "every prompt prefilled at the site that decodes it", lambda: local_prefill(scenario)
+            "local-prefill", "every prompt prefilled at the site that decodes it", lambda: local_prefill(asked)
         )
         if len(kinds_at_home(scenario)) > 1 or any(site in decoding_sites(scenario) for site, _ in limits(scenario)):
             title = f"{_title_of_home(scenario)}, {_spent(scenario)}"
-            yield Variant(MIXED_HOME, title, lambda: _mixed(scenario, requests, plan))
+            yield Variant(MIXED_HOME, title, lambda: _mixed(asked, requests, plan))
     elif tries and (problem.is_routed or _is_small(scenario)):
         yield from at_hand(scenario, requests, *([] if problem.is_routed else [1]))
 
@@ -164,26 +165,26 @@ def _is_small(scenario: Scenario) -> bool:
 
 def _of_one_kind(problem: Problem, plan: Fleet) -> Iterator[Variant]:
     """Fleets of the accelerators that decode, and the plan's with all prefill elsewhere."""
-    scenario = problem.scenario
-    home, n = _home(scenario), plan.n_accelerators
+    scenario, asked = problem.scenario, problem.scenario.as_asked()
+    home, n = _home(asked), plan.n_accelerators
     if has_one_site(scenario) and not problem.is_routed:
         return
     yield Variant(
         "homogeneous-pd",
         f"prefill and decode on {n} {home.hardware}, one site",
-        lambda: homogeneous(scenario, n),
+        lambda: homogeneous(asked, n),
     )
     if problem.is_routed and (naive := _naive(scenario, plan)) is not None:
         title = "every prompt prefilled in the pools for long prompts"
         yield Variant("naive-heterogeneous-pd", title, lambda: naive)
     if len(decoding_sites(scenario)) > 1:
         return
-    yield from _for_the_same_money(scenario, home, plan)
+    yield from _for_the_same_money(asked, home, plan)
     if scenario.objective == "min-cost":
         yield Variant(
             "cheapest-homogeneous-pd",
             f"the cheapest {home.hardware} fleet that serves the demand",
-            lambda: homogeneous(scenario, None),
+            lambda: homogeneous(asked, None),
         )
 
 
@@ -224,7 +225,7 @@ def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator
         ("equal-bill-homogeneous-pd", "the whole bill of the plan, link included", plan.cost.usd_per_hour),
     ):
         if usd is not None:
-            n = affordable_accelerators(usd, price, home.accelerators_per_instance)
+            n = affordable_accelerators(usd, price, 1 if home.layouts else home.accelerators_per_instance)
             yield Variant(name, f"{n} {home.hardware} for {title}", partial(homogeneous, scenario, n))
 
 
@@ -333,32 +334,49 @@ def _decode_instances(plan: Fleet, pool: Pool, name: str) -> int:
     return plan.pool(name).n_instances + freed // pool.accelerators_per_instance
 
 
-def homogeneous_rates(problem: Problem, n_instances: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Highest rate of homogeneous fleets by trying every split into prefill and decode.
-
-    Equation:
-        max over k of min(k / W, (n - k) / D), with W and D the instance-seconds of prefill and decode per request
+def homogeneous_fleets(problem: Problem) -> tuple[Problem, ...]:
+    """Homogeneous fleets as questions, one for each choice of the layouts that are open.
 
     Args:
         problem: the resolved scenario, whose decode pool names the hardware.
-        n_instances: instances n of each fleet, shape (m,).
-
-    Returns:
-        Requests per second [1/s], shape (m,); 0 for fewer than two instances.
 
     Raises:
         InputError: the decode pool's hardware has no prefill times.
+        InfeasibleError: no layout of it holds the prompts.
+    """
+    asked = resolved(homogeneous(problem.scenario.as_asked(), 0), classes=problem.classes)
+    return tuple(on_each_layout(asked))
+
+
+def homogeneous_rates(fleets: Sequence[Problem], n_accelerators: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Highest rate of homogeneous fleets by trying every split into prefill and decode.
+
+    Equation:
+        max over layouts and k of min(k / W, floor((n - k a) / b) / D), with W and D the instance-seconds of prefill and
+        decode per request, and a and b the accelerators of their instances
+
+    Args:
+        fleets: as `homogeneous_fleets` finds them.
+        n_accelerators: accelerators n of each fleet, shape (m,).
+
+    Returns:
+        Requests per second [1/s], shape (m,); 0 for fewer than an instance of each role.
 
     Source:
         Prefill-as-a-Service (arXiv 2604.15039v2): min of Theta_pd_p and Theta_pd_d.
     """
-    fleet = planning_problem(homogeneous(problem.scenario, 0), classes=problem.classes)
+    rates = np.array([_rates_of_splits(fleet, np.asarray(n_accelerators)) for fleet in fleets])
+    return np.asarray(rates.max(axis=0))
+
+
+def _rates_of_splits(fleet: Problem, n_accelerators: NDArray[np.int64]) -> NDArray[np.float64]:
     work_s = decoding_s = 0.0
     for route in fleet.routes:
         share, mix = fleet.classes[route.request_class].share, fleet.classes[route.request_class].mix
         work_s += share * float(threshold_loads(fleet, route, np.array([mix.support[1]])).short_s[0])
         decoding_s += share * decode_s(fleet, route)
-    n = np.asarray(n_instances)[:, np.newaxis]
-    k = np.arange(int(np.max(n_instances)) + 1)
-    rates = np.minimum(k / work_s, np.maximum(n - k, 0) / decoding_s)
+    per_prefill, per_decode = (pool.n_accelerators for pool in fleet.pools[:2])
+    k = np.arange(int(np.max(n_accelerators)) // per_prefill + 1)
+    left = (n_accelerators[:, np.newaxis] - k * per_prefill) // per_decode
+    rates = np.minimum(k / work_s, np.maximum(left, 0) / decoding_s)
     return np.asarray(rates.max(axis=1))

@@ -128,15 +128,25 @@ def _has_memory(scenario: Scenario, pool: Pool) -> bool:
     return served_model(scenario, pool, scenario.hardware_of(pool)).memory.fits
 
 
-def _offers(problem: Problem, known: dict[object, InstanceRates], deadline: float) -> Iterator[Offer]:
-    """Problems of every combination that holds the requests, with its bound; of a network only the first."""
+def on_each_layout(problem: Problem, known: dict[object, InstanceRates] | None = None) -> Iterator[Problem]:
+    """Problems of every combination of kept layouts that holds the requests; the problem itself where none is open.
+
+    Args:
+        problem: as `resolved` finds it.
+        known: service times that were found before.
+    """
     choices = {found.pool: found.kept for found in problem.layouts}
     for chosen in product(*choices.values()):
         scenario = problem.scenario.on_layouts(dict(zip(choices, chosen, strict=True)))
         try:
-            one = resolved(scenario, (), problem.classes, known)
+            yield resolved(scenario, (), problem.classes, known) if chosen else problem
         except InfeasibleError:  # prompts that fit none of these pools
             continue
+
+
+def _offers(problem: Problem, known: dict[object, InstanceRates], deadline: float) -> Iterator[Offer]:
+    """Problems of every combination that holds the requests, with its bound; of a network only the first."""
+    for one in on_each_layout(problem, known):
         if not one.is_routed:
             yield Offer(one, -inf)
             return

@@ -437,6 +437,14 @@ class Scenario(StrictModel):
         """A pool as it was asked for, before a layout was chosen."""
         return self._open_pools.get(name, self.pools[name])
 
+    def as_asked(self) -> "Scenario":
+        """The scenario before layouts were chosen: another fleet for its requests chooses its own."""
+        if not self._open_pools:
+            return self
+        found = self.model_copy(update={"pools": {name: self.open_pool(name) for name in self.pools}})
+        found._on_layouts, found._open_pools = {}, {}
+        return found
+
     def compared(self, name: str) -> "Scenario":
         """The scenario of a comparison, without comparisons or claims of its own. Raises InputError."""
         changes = self.comparisons[name].set

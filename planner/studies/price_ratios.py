@@ -1,13 +1,15 @@
 """How the verdict depends on what the fast accelerator costs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError
 from planner.optimizer import Problem
-from planner.optimizer.baselines import affordable_accelerators, homogeneous_rates
+from planner.optimizer.baselines import affordable_accelerators, homogeneous_fleets, homogeneous_rates
 from planner.results import Plan, PoolPlan, PriceRatios
 
 RATIOS = np.round(np.arange(1.2, 3.0 + 1e-9, 0.01), 2)
@@ -27,14 +29,12 @@ class Rent:
     home_usd: float
     """Rent of one homogeneous accelerator [USD/h]."""
     n_per_instance: int
+    """Accelerators in which it is had: 1 where its layouts are open."""
 
-    def instances(self, ratios: NDArray[np.float64], extra_usd: float) -> NDArray[np.int64]:
-        """Whole instances for the plan's accelerators and `extra_usd` per hour, by price ratio."""
+    def accelerators(self, ratios: NDArray[np.float64], extra_usd: float) -> NDArray[np.int64]:
+        """Accelerators for the rent of the plan's and `extra_usd` per hour, by price ratio."""
         money = self.home_usd * (self.n_fast * ratios + self.n_other) + extra_usd
-        return (
-            np.array([affordable_accelerators(float(usd), self.home_usd, self.n_per_instance) for usd in money])
-            // self.n_per_instance
-        )
+        return np.array([affordable_accelerators(float(usd), self.home_usd, self.n_per_instance) for usd in money])
 
 
 def price_ratios(problem: Problem, plan: Plan) -> PriceRatios | None:
@@ -63,23 +63,25 @@ def price_ratios(problem: Problem, plan: Plan) -> PriceRatios | None:
     if not ALIKE[0] <= stated <= ALIKE[1]:
         return None
     try:
-        homogeneous_rates(problem, np.array([2]))
+        fleets = homogeneous_fleets(problem)
     except InfeasibleError:  # the one kind of accelerator does not hold the prompts
         return None
-    rent = Rent(n_fast, plan.n_accelerators - n_fast, home_usd, home.n_accelerators)
+    is_open = bool(problem.scenario.open_pool(home.key).layouts)
+    rent = Rent(n_fast, plan.n_accelerators - n_fast, home_usd, 1 if is_open else home.n_accelerators)
     total = plan.cost.usd_per_hour
     extra = None if total is None else total - plan.cost.accelerators_usd_per_hour
+    gains = partial(_gains, fleets, plan.max_throughput_req_per_s, rent)
     return PriceRatios(
         long_hardware=fast.hardware,
         home_hardware=home.hardware,
         home_usd_per_accelerator_hour=home_usd,
         stated_ratio=stated,
         ratios=tuple(RATIOS.tolist()),
-        equal_cost_accelerators=tuple((rent.instances(RATIOS, 0.0) * home.n_accelerators).tolist()),
-        equal_cost_gain=tuple(_gains(problem, plan, rent.instances(RATIOS, 0.0)).tolist()),
-        equal_bill_gain=None if extra is None else tuple(_gains(problem, plan, rent.instances(RATIOS, extra)).tolist()),
-        break_even_cost=_break_even(problem, plan, rent, 0.0),
-        break_even_bill=None if extra is None else _break_even(problem, plan, rent, extra),
+        equal_cost_accelerators=tuple(rent.accelerators(RATIOS, 0.0).tolist()),
+        equal_cost_gain=tuple(gains(RATIOS, 0.0).tolist()),
+        equal_bill_gain=None if extra is None else tuple(gains(RATIOS, extra).tolist()),
+        break_even_cost=_break_even(gains(BREAK_EVEN_GRID, 0.0)),
+        break_even_bill=None if extra is None else _break_even(gains(BREAK_EVEN_GRID, extra)),
     )
 
 
@@ -89,12 +91,15 @@ def _fast_pool(plan: Plan, home_hardware: str) -> PoolPlan | None:
     return next((p for p in pools if p.usd_per_hour), None)
 
 
-def _gains(problem: Problem, plan: Plan, n_instances: NDArray[np.int64]) -> NDArray[np.float64]:
+def _gains(
+    fleets: Sequence[Problem], req_per_s: float, rent: Rent, ratios: NDArray[np.float64], extra_usd: float
+) -> NDArray[np.float64]:
     """Plan over homogeneous fleet, less one; fleets too small to serve count as one instance of each role."""
-    return plan.max_throughput_req_per_s / homogeneous_rates(problem, np.maximum(n_instances, 2)) - 1
+    least = min(sum(pool.n_accelerators for pool in fleet.pools[:2]) for fleet in fleets)
+    return req_per_s / homogeneous_rates(fleets, np.maximum(rent.accelerators(ratios, extra_usd), least)) - 1
 
 
-def _break_even(problem: Problem, plan: Plan, rent: Rent, extra_usd: float) -> float | None:
+def _break_even(gains: NDArray[np.float64]) -> float | None:
     """Least ratio at which the plan is no better than the homogeneous fleet."""
-    worse = BREAK_EVEN_GRID[_gains(problem, plan, rent.instances(BREAK_EVEN_GRID, extra_usd)) <= NO_GAIN]
+    worse = BREAK_EVEN_GRID[gains <= NO_GAIN]
     return float(worse[0]) if len(worse) else None
