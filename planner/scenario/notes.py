@@ -10,7 +10,7 @@ from planner.profiles.figure_units import unit_hint
 from planner.profiles.model_checks import measurement_faults
 from planner.profiles.stack_checks import RANGES as FACTORS
 from planner.scenario.own_profiles import own_profile_notes
-from planner.scenario.usual import numbers_in, unusual, usual_at
+from planner.scenario.usual import Usual, numbers_in, unusual, usual_at, usual_rent
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 from planner.units import plain
@@ -40,10 +40,16 @@ def _unusual_values(scenario: "Scenario") -> Iterator[Note]:
     stated = {key: value for key, value in scenario.stated.items() if key not in NOT_OF_THE_PLAN}
     for key, value in numbers_in(stated):
         path = tuple(part for part in key if isinstance(part, str))
-        usual = usual_at(path)
+        usual = _usual_price(scenario, path) or usual_at(path)
         if usual is not None and path not in said and (found := list(unusual(dotted(key), value, usual))):
             said.add(path)
             yield from found
+
+
+def _usual_price(scenario: "Scenario", path: tuple[str, ...]) -> Usual | None:
+    if path[:1] != ("prices",) or path[-1] != "usd_per_accelerator_hour":
+        return None
+    return usual_rent(scenario.hardware_named(path[1]).rent_high_usd_per_hour)
 
 
 def _unusual_figures(scenario: "Scenario") -> Iterator[Note]:

@@ -11,6 +11,8 @@ from planner.units import plain
 
 LONGEST_PROMPT = 4e6
 HOURS_PER_MONTH, HOURS_PER_YEAR = 730.0, 8760.0
+DEARER = 1.5
+"""Times the rent that clouds are known to ask at most, beyond which a price is probably of something else."""
 MOST_MEANT = 2
 """Units that a note names."""
 
@@ -135,7 +137,6 @@ OPTIONS: Mapping[str, Usual] = {
     "--ttft-ms": Usual(10, 60_000, "ms", _MS),
     "--tpot-ms": _TOKEN_STEP,
     "--percentile": USUAL["slo", "ttft_percentile"],
-    "--price": USUAL["usd_per_accelerator_hour",],
     "--input": _PROMPT,
     "--output": _ANSWER,
 }
@@ -154,6 +155,16 @@ def usual_at(path: tuple[str, ...]) -> Usual | None:
 def _ends(path: tuple[str, ...], end: tuple[str, ...]) -> bool:
     last = path[len(path) - len(end) :]
     return len(path) >= len(end) and all(want in ("*", got) for got, want in zip(last, end, strict=True))
+
+
+def usual_rent(known_usd_per_hour: float | None) -> Usual:
+    """What is usual of the rent of an accelerator of which it is known what clouds ask at most; None: it is not.
+
+    >>> usual_rent(1.84).high
+    2.76
+    """
+    usual = USUAL["usd_per_accelerator_hour",]
+    return usual if known_usd_per_hour is None else usual._replace(high=round(DEARER * known_usd_per_hour, 2))
 
 
 def unusual(key: str, value: float, usual: Usual) -> Iterator[Note]:

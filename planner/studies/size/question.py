@@ -23,7 +23,7 @@ from planner.profiles import (
 from planner.roofline import RequestKinds, Stack, best_stack, stack, strata
 from planner.roofline.chip import FORMATS
 from planner.scenario import Price
-from planner.scenario.usual import OPTIONS, unusual
+from planner.scenario.usual import OPTIONS, unusual, usual_rent
 from planner.studies.drafts import NO_DRAFTS, AskedDrafts
 from planner.units import MILLI, number, rounded
 from planner.workload import RequestMix, Trace, Workload
@@ -111,13 +111,15 @@ class SizeQuestion:
             ("--ttft-ms", self.ttft_s and self.ttft_s / MILLI),
             ("--tpot-ms", self.tpot_s and self.tpot_s / MILLI),
             ("--percentile", self.percentile),
-            *(("--price", self.prices[chip.name].hourly_usd) for chip in self.chips),
         ]
         if self.workload.trace is None:
             values += [("--input", self.requests.mean_tokens), ("--output", self.requests.output_tokens)]
         for option, value in values:
             if value is not None:
                 yield from unusual(option, rounded(value, 6), OPTIONS[option])
+        for chip in self.chips:
+            usd = self.prices[chip.name].hourly_usd
+            yield from unusual("--price", rounded(usd, 6), usual_rent(chip.rent_high_usd_per_hour))
 
     def price_notes(self) -> Iterator[Note]:
         """What cost means where no price is known. Raises InputError."""
