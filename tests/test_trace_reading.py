@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from planner.cli import app
 from planner.errors import InputError, UsageError
+from planner.notes import code_of
 from planner.profiles.points.csv_points import csv_points
 from planner.scenario import Scenario, read_scenario
 from planner.workload import read_trace
@@ -450,6 +451,33 @@ def test_a_share_is_not_read_as_tokens(column: str, folder: Path) -> None:
     table(folder / "t.csv", "when", SECONDS, column, 45)
     with pytest.raises(InputError, match=f"{column}: is named as a share, and cached counts tokens"):
         observed(folder / "t.csv", parsed_columns(f"arrived=when,input=in,output=out,cached={column}"))
+
+
+@pytest.mark.parametrize(
+    ("role", "column", "said"),
+    [
+        ("output", "total_tokens", "a total"),
+        ("output", "PromptTokens", "input tokens"),
+        ("input", "completion_tokens", "output tokens"),
+        ("cached", "input_tokens", "input tokens"),
+    ],
+)
+def test_a_column_whose_name_says_other_tokens_is_not_read_as_those_of_its_role(
+    role: str, column: str, said: str, folder: Path
+) -> None:
+    table(folder / "t.csv", "when", SECONDS, column, 45)
+    columns = {"arrived": "when", "input": "in", "output": "out", role: column}
+    with pytest.raises(InputError, match=f"{column}: is named as {said}, and {role} counts tokens of its own"):
+        observed(folder / "t.csv", columns)
+
+
+def test_columns_that_are_not_read_are_named(folder: Path) -> None:
+    table(folder / "t.csv", "when", SECONDS, "status", 500)
+    found = observed(folder / "t.csv", parsed_columns("arrived=when,input=in,output=out"))
+    assert found is not None
+    assert [text for text in found.notes if code_of(text) == "columns-not-read"] == [
+        'every row counts, whatever "status" says: not read (note: columns-not-read)'
+    ]
 
 
 def test_json_lines_with_a_unit_in_the_name_of_their_times_are_told_how_to_be_read(folder: Path) -> None:

@@ -190,6 +190,11 @@ OF_RUNS: dict[str, Meaning] = {
         "Nobody stated the size of prefix blocks, and the number of blocks of every prompt tells it.",
         "Nothing, or state it: `--block-tokens`, in a scenario `block_tokens`.",
     ),
+    "columns-not-read": Meaning(
+        "scenario new --from, size --from",
+        "A table of requests has columns that no role names: its rows count whatever these say, failed requests too.",
+        "Leave out of the file the rows that should not count, or name the column in `--columns`.",
+    ),
     "rows-left-out": Meaning(
         "scenario new, size, optimize, simulate",
         "Rows that are no requests are left out, as asked for. Their share is small, and the first ones are named.",

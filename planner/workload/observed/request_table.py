@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from math import nan
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError, Problem, UsageError, did_you_mean, shown
 from planner.reading import LINE_BYTES, MIB, opened
-from planner.units import MILLI, name_words, time_unit_in
+from planner.units import MILLI
 from planner.workload.invalid_rows import InvalidRows
 from planner.workload.observed.clock import Clock
+from planner.workload.observed.column_names import check_names, unread_columns
 from planner.workload.observed.counted_lengths import LengthCounter
 from planner.workload.observed.demand import ArrivalCounter, Observed
 from planner.workload.observed.latencies import LatencyCounter
@@ -43,12 +45,8 @@ ROLES = {
     "tpot_ms": "milliseconds, 0 or more",
 }
 """What a column may be, and what is allowed in it."""
-LATENCY_UNITS = ("s", "ms")
-"""Units of latencies."""
 NEEDED = ("input", "output")
 TOKENS = ("input", "output", "cached")
-SHARE_WORDS = {"pct", "percent", "percentage", "fraction", "ratio", "rate", "share"}
-"""In the name of a column, they say that its values count no tokens."""
 AZURE = dict(zip(("arrived", "input", "output"), AZURE_COLUMNS, strict=True))
 MOONCAKE = {"arrived": "timestamp", "input": "input_length", "output": "output_length"}
 USUAL_LINE = re.compile(
@@ -99,26 +97,13 @@ def observed_table(path: Path, columns: Mapping[str, str], reading: TraceReading
             raise UsageError(f"--time-unit {reading.time_unit}: arrived_ms is in milliseconds (arrived, or no unit)")
         reading = reading._replace(time_unit="ms")
         columns = {"arrived" if role == "arrived_ms" else role: column for role, column in columns.items()}
-    _check_units(str(path), columns)
+    check_names(str(path), columns, ROLES)
     usual = named_scale(str(path), columns.get("arrived", ""), reading.time_unit, TimeScale("s", "format"))
     rows = InvalidRows(str(path), are_skipped=reading.skip_invalid)
     with opened(path, "a table of requests") as file:
-        return _observed(rows, columns, _csv_rows(rows, file, columns), Clock(reading.time_unit, usual))
-
-
-def _check_units(name: str, columns: Mapping[str, str]) -> None:
-    """Raises InputError where a column is named in another unit than it is read in."""
-    for role, column in columns.items():
-        if role in TOKENS and {word.casefold() for word in name_words(column)} & SHARE_WORDS:
-            allowed = "a column of tokens; workload.prefix_hits.fraction states a share"
-            raise InputError(Problem(name, column, f"is named as a share, and {role} counts tokens", allowed))
-        base, _, unit = role.partition("_")
-        named = time_unit_in(column)
-        if unit and named not in (None, unit):
-            other = (
-                f"{base}_{named}={column}" if f"{base}_{named}" in ROLES else f"times in {' or '.join(LATENCY_UNITS)}"
-            )
-            raise InputError(Problem(name, column, f"is named as a time in {named}, and {role} is in {unit}", other))
+        table = _Csv(rows, file)
+        found = _observed(rows, columns, table.cells(columns), Clock(reading.time_unit, usual))
+    return replace(found, notes=(*found.notes, *unread_columns(table.header, columns)))
 
 
 def observed_mooncake(path: Path, reading: TraceReading = AS_FOUND) -> Observed:
@@ -243,22 +228,34 @@ def _allowed(role: str, values: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(fits & np.isfinite(values), dtype=np.bool_)
 
 
-def _csv_rows(rows: InvalidRows, file: BinaryIO, columns: Mapping[str, str]) -> Rows:
-    name = rows.name
-    reader = csv.reader(_texts(name, file), strict=True)
-    try:
-        header = [cell.strip() for cell in next(reader, [])]
-        places = [_place(name, header, column) for column in columns.values()]
-        for row in reader:
-            if len(row) == len(header):
-                yield reader.line_num, [row[i] for i in places]
-            elif row:
-                what = f"has {len(row)} cells, and the header {len(header)}"
-                rows.add(Problem(name, "", what, "as many cells as columns", reader.line_num))
-    except csv.Error as error:
-        raise InputError(
-            Problem(name, "", f"is not CSV: {error}", "cells with commas in quotes", reader.line_num)
-        ) from None
+class _Csv:
+    """A CSV with a header, read once, as a pipe has it."""
+
+    def __init__(self, rows: InvalidRows, file: BinaryIO) -> None:
+        self._rows, self._reader = rows, csv.reader(_texts(rows.name, file), strict=True)
+        with self._is_csv():
+            self.header = [cell.strip() for cell in next(self._reader, [])]
+
+    def cells(self, columns: Mapping[str, str]) -> Rows:
+        """Lines with the cells of some columns. Raises InputError."""
+        places = [_place(self._rows.name, self.header, column) for column in columns.values()]
+        with self._is_csv():
+            for row in self._reader:
+                if len(row) == len(self.header):
+                    yield self._reader.line_num, [row[i] for i in places]
+                elif row:
+                    what = f"has {len(row)} cells, and the header {len(self.header)}"
+                    self._rows.add(
+                        Problem(self._rows.name, "", what, "as many cells as columns", self._reader.line_num)
+                    )
+
+    @contextmanager
+    def _is_csv(self) -> Iterator[None]:
+        try:
+            yield
+        except csv.Error as error:
+            what, line = f"is not CSV: {error}", self._reader.line_num
+            raise InputError(Problem(self._rows.name, "", what, "cells with commas in quotes", line)) from None
 
 
 def _place(name: str, header: list[str], column: str) -> int:

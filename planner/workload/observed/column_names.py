@@ -1,0 +1,79 @@
+"""Columns of a table of requests by what they are, and names that say that a column is something else."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.errors import InputError, Problem, shown
+from planner.notes import Note, note
+from planner.units import name_words, time_unit_in
+
+LATENCY_UNITS = ("s", "ms")
+"""Units of latencies."""
+SHARE_WORDS = {"pct", "percent", "percentage", "fraction", "ratio", "rate", "share"}
+"""In the name of a column, they say that its values count no tokens."""
+COUNTED_WORDS: Mapping[str, frozenset[str]] = {
+    "input": frozenset({"input", "prompt", "prompts"}),
+    "output": frozenset({"output", "completion", "response", "generated"}),
+    "cached": frozenset({"cached"}),
+}
+"""In the name of a column, they say which tokens it counts;"""
+OTHER_WORDS: Mapping[str, frozenset[str]] = {
+    "input": frozenset({"context", "request", "query", "in"}),
+    "output": frozenset({"answer", "generation", "decode", "decoded", "out"}),
+    "cached": frozenset({"cache", "hit", "hits", "prefix", "reused"}),
+}
+"""these fit a role, and contradict no other."""
+TOTAL_WORDS = frozenset({"total", "sum", "all"})
+MOST_NAMED = 8
+"""Columns that a note names."""
+
+
+def check_names(name: str, columns: Mapping[str, str], roles: Mapping[str, str]) -> None:
+    """Raises InputError where a column's name says that it is of another unit, or counts other tokens.
+
+    Args:
+        name: the file.
+        columns: names of columns by their roles.
+        roles: what there is, with what is allowed in it.
+    """
+    for role, column in columns.items():
+        words = {word.casefold() for word in name_words(column)}
+        if role in COUNTED_WORDS and (counted := _counted(role, words)):
+            is_share = counted == "a share"
+            allowed = "a column of tokens; workload.prefix_hits.fraction states a share"
+            allowed = allowed if is_share else f"the column of {role} tokens"
+            raise InputError(
+                Problem(name, column, f"is named as {counted}, and {role} counts tokens of its own", allowed)
+            )
+        base, _, unit = role.partition("_")
+        named = time_unit_in(column)
+        if unit and named not in (None, unit):
+            other = (
+                f"{base}_{named}={column}" if f"{base}_{named}" in roles else f"times in {' or '.join(LATENCY_UNITS)}"
+            )
+            raise InputError(Problem(name, column, f"is named as a time in {named}, and {role} is in {unit}", other))
+
+
+def _counted(role: str, words: set[str]) -> str:
+    """What the words of a column's name say that it counts; nothing where that is its role, or not known.
+
+    >>> _counted("output", {"total", "tokens"}), _counted("output", {"total", "output", "tokens"})
+    ('a total', '')
+    >>> _counted("input", {"completion", "tokens"}), _counted("cached", {"hit", "rate"}), _counted("input", {"n"})
+    ('output tokens', 'a share', '')
+    """
+    if words & SHARE_WORDS:
+        return "a share"
+    if words & (COUNTED_WORDS[role] | OTHER_WORDS[role]):
+        return ""
+    others = [f"{other} tokens" for other, own in COUNTED_WORDS.items() if words & own]
+    return others[0] if others else "a total" if words & TOTAL_WORDS else ""
+
+
+def unread_columns(header: Sequence[str], columns: Mapping[str, str]) -> Iterator[Note]:
+    """Which columns of a table are not read, such as the status of a request: all rows count, whatever these say."""
+    left = [column for column in header if column not in columns.values()]
+    if left:
+        more = f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else ""
+        names = ", ".join(shown(column) for column in left[:MOST_NAMED])
+        says = "says" if len(left) == 1 else "say"
+        yield note("columns-not-read", f"every row counts, whatever {names}{more} {says}: not read")
