@@ -224,6 +224,11 @@ OF_PLANS: dict[str, Meaning] = {
         "Which sizes of passes of a colocated pool plans were compared of. The plan has the best one.",
         "Nothing. `tokens_per_pass` of the pool states one, or others to choose from.",
     ),
+    "classes-alike": Meaning(
+        "optimize, size, scenario check",
+        "Classes of one model, workload, promise, homes, pools and times of day ask nothing that one class would not.",
+        "Nothing. To have a threshold for each of them, state what tells them apart.",
+    ),
     "layouts-considered": Meaning(
         "optimize",
         "How many layouts of a pool were looked at, and which of them plans were compared of.",

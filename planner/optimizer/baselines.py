@@ -26,7 +26,7 @@ from planner.optimizer.home import (
 from planner.optimizer.layout_choice import on_each_layout
 from planner.optimizer.one_site import worth_listing
 from planner.optimizer.planned import Classes, Planned, planned
-from planner.optimizer.problem import Problem
+from planner.optimizer.problem import Problem, requests_by_name
 from planner.optimizer.resolution import resolved
 from planner.results import Baseline, Fleet
 from planner.scenario import Objective, Pool, Routing, Scenario
@@ -146,7 +146,7 @@ def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Vari
         tries: whether to try other accelerators too.
     """
     scenario, asked = problem.scenario, problem.scenario.as_asked()
-    requests = {c.name: (c.share, c.mix) for c in problem.classes}
+    requests = requests_by_name(problem.classes)
     yield from _of_one_kind(problem, plan)
     if not has_one_site(scenario):
         yield Variant(

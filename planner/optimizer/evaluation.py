@@ -19,7 +19,7 @@ from planner.optimizer.network.period_operation import (
     link_gbps,
     period_waits,
 )
-from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
+from planner.optimizer.problem import ClassSpec, LinkSpec, PoolSpec, Problem
 from planner.optimizer.resolution import whole_work_s
 from planner.optimizer.roots import EXACT, last_kept
 from planner.optimizer.served import served_name
@@ -38,6 +38,7 @@ from planner.results import (
     PoolShares,
     Work,
 )
+from planner.scenario import Scenario
 from planner.units import MILLI, SECONDS_PER_HOUR
 
 PER_MILLION = 1e6
@@ -265,18 +266,12 @@ class Evaluation:
             thresholds = {
                 flow.threshold_tokens for s in self.solution.operations for flow in s.flows if flow.stream in split
             }
-            yield ClassPlan(
-                name=spec.name,
-                model=self.problem.scenario.profile_of(spec.model).name,
-                share=spec.share,
-                slo=None if spec.slo is None else spec.slo.model_dump(exclude_none=True),
-                threshold_tokens=max(thresholds.pop(), 0.0) if len(thresholds) == 1 else None,
-                latency=self._latency(streams, everywhen),
-                mean_total_tokens=spec.mix.mean_total_tokens,
-                mean_uncached_tokens=spec.mix.mean_uncached_tokens,
-                mean_output_tokens=spec.mix.mean_output_tokens,
-                cached_fraction=spec.mix.cached_fraction,
-                pool_shares=self._only(shares.get(spec.name, {})),
+            yield from class_plans(
+                self.problem.scenario,
+                spec,
+                max(thresholds.pop(), 0.0) if len(thresholds) == 1 else None,
+                self._latency(streams, everywhen),
+                self._only(shares.get(spec.name, {})),
             )
 
     def _only(self, shares: Mapping[str, PoolShares]) -> PoolShares:
@@ -323,8 +318,8 @@ class Evaluation:
             stream = self.problem.streams[flow.stream]
             spec = self.problem.classes[stream.request_class]
             beyond = flow.threshold_tokens >= spec.mix.support[1]
-            at = found.setdefault(spec.name, {})
-            at[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
+            for member in spec.members:
+                found.setdefault(member.name, {})[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
         return found
 
     def _decoded(self, one: PeriodOperation) -> dict[str, dict[str, float]]:
@@ -332,8 +327,10 @@ class Evaluation:
         found: dict[str, dict[str, float]] = {}
         for decoding in one.decodings:
             stream = self.problem.streams[decoding.stream]
-            at = found.setdefault(self.problem.classes[stream.request_class].name, {})
-            at[stream.site] = at.get(stream.site, 0.0) + decoding.req_per_s
+            spec = self.problem.classes[stream.request_class]
+            for member in spec.members:
+                at = found.setdefault(member.name, {})
+                at[stream.site] = at.get(stream.site, 0.0) + decoding.req_per_s * member.share / spec.share
         return found
 
     @property
@@ -359,9 +356,34 @@ class Evaluation:
             stream, total = self.problem.streams[q], sum(rates.values())
             if total <= 0:  # none of the class arrive at the site in the period
                 continue
-            at = found.setdefault(self.problem.classes[stream.request_class].name, {}).setdefault(stream.site, {})
-            at[work] = {name: rate / total for name, rate in rates.items()}
+            for member in self.problem.classes[stream.request_class].members:
+                at = found.setdefault(member.name, {}).setdefault(stream.site, {})
+                at[work] = {name: rate / total for name, rate in rates.items()}
         return found
+
+
+def class_plans(
+    scenario: Scenario,
+    spec: ClassSpec,
+    threshold_tokens: float | None,
+    latency: Latency,
+    pool_shares: PoolShares | None = None,
+) -> Iterator[ClassPlan]:
+    """A class of requests in the words of the answer, each of those that are alike by its own name."""
+    for member in spec.members:
+        yield ClassPlan(
+            name=member.name,
+            model=scenario.profile_of(spec.model).name,
+            share=member.share,
+            slo=None if spec.slo is None else spec.slo.model_dump(exclude_none=True),
+            threshold_tokens=threshold_tokens,
+            latency=latency,
+            mean_total_tokens=spec.mix.mean_total_tokens,
+            mean_uncached_tokens=spec.mix.mean_uncached_tokens,
+            mean_output_tokens=spec.mix.mean_output_tokens,
+            cached_fraction=spec.mix.cached_fraction,
+            pool_shares=pool_shares or {},
+        )
 
 
 def evaluation(problem: Problem, solution: Solution) -> Evaluation:

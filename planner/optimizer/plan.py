@@ -20,7 +20,7 @@ from planner.optimizer.infeasibility import Trials, infeasible
 from planner.optimizer.layout_choice import LAYOUTS_PART, layout_notes, planning_problem
 from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.one_site import adoption
-from planner.optimizer.problem import ClassSpec, Problem
+from planner.optimizer.problem import ClassSpec, Problem, requests_by_name
 from planner.optimizer.schedule import schedule_of
 from planner.optimizer.sensitivity import sweep
 from planner.optimizer.served import served_models
@@ -224,7 +224,8 @@ def class_ttft(
         The distribution; None where the queueing room has no answer, or the period has none of its requests.
     """
     answer = evaluation(problem, solution) if req_per_s is None else evaluation_at(problem, solution, req_per_s)
-    streams = [q for q, stream in enumerate(problem.streams) if problem.classes[stream.request_class].name == name]
+    own = next(c for c, spec in enumerate(problem.classes) if name in (member.name for member in spec.members))
+    streams = [q for q, stream in enumerate(problem.streams) if stream.request_class == own]
     periods = [p for p, span in enumerate(problem.periods) if period in (None, span.name)]
     return answer.ttft(streams, periods, is_loaded)
 
@@ -334,8 +335,8 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]
     yield from _unused_notes(problem)
     yield from room_notes(problem, solution)
     yield from question_notes(problem.scenario)
-    for spec in problem.classes:
-        yield from context_notes(problem.scenario, spec.name, spec.mix)
+    for name, (_, mix) in requests_by_name(problem.classes).items():
+        yield from context_notes(problem.scenario, name, mix)
     yield from _doubts(problem, solution, fleet)
     yield from _basis_notes(problem, fleet)
     yield from setup_notes(problem.scenario, _candidates(problem))

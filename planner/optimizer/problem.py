@@ -94,18 +94,34 @@ class LinkSpec:
         return None if any(usd is None for _, usd in rented) else sum(m * (usd or 0.0) for m, usd in rented)
 
 
-@dataclass(frozen=True)
-class ClassSpec:
-    """A class of requests."""
+class Member(NamedTuple):
+    """A class of the scenario."""
 
     name: str
+    share: float
+
+
+@dataclass(frozen=True)
+class ClassSpec:
+    """Requests that nothing tells apart: a class of the scenario, or several that are alike."""
+
+    members: tuple[Member, ...]
     model: str | None
     """Name under [models]; None is the default."""
-    share: float
     mix: RequestMix
     slo: Slo | None
     arrival_scv: float
     """Squared coefficient of variation of the gaps between arrivals [fraction]."""
+
+    @property
+    def name(self) -> str:
+        """Name of the class, or of the first of those that are alike."""
+        return self.members[0].name
+
+    @property
+    def share(self) -> float:
+        """Fraction of all requests."""
+        return sum(member.share for member in self.members)
 
     @property
     def ttft_s(self) -> float | None:
@@ -116,6 +132,11 @@ class ClassSpec:
     def late_allowed(self) -> float:
         """Fraction of its requests that may take longer."""
         return 1.0 if self.slo is None or self.slo.ttft_s is None else 1 - self.slo.ttft_percentile / 100
+
+
+def requests_by_name(classes: Sequence[ClassSpec]) -> dict[str, tuple[float, RequestMix]]:
+    """Share and requests of every class of the scenario, by name."""
+    return {member.name: (member.share, spec.mix) for spec in classes for member in spec.members}
 
 
 class Stream(NamedTuple):

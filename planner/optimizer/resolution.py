@@ -1,6 +1,6 @@
 """From a scenario to the question in numbers: names and service times resolved, what cannot be planned refused."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf
@@ -18,17 +18,19 @@ from planner.optimizer.problem import (
     Inventory,
     LinkSpec,
     LookedAt,
+    Member,
     Part,
     PoolSpec,
     Problem,
     Span,
     Stream,
+    requests_by_name,
 )
 from planner.optimizer.rent import ByPeriod
 from planner.optimizer.room import Limits, is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
-from planner.scenario import Pool, Scenario, requests_of
+from planner.scenario import Pool, Scenario, alike_classes, requests_of
 from planner.units import SECONDS_PER_HOUR
 from planner.workload import RequestMix
 
@@ -56,7 +58,7 @@ def resolved(
         what = 'is "colocated", which is not answered here'
         allowed = "optimize, also with --certify and --pareto, simulate, validate, report, sweep, diff, export"
         raise InputError(scenario.problem(("pools", together, "role"), what, allowed))
-    classes = tuple(class_specs(scenario, data_dirs, {c.name: c.mix for c in classes}))
+    classes = tuple(class_specs(scenario, data_dirs, classes))
     if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
         raise InputError(found)
     known = {} if known is None else known
@@ -75,15 +77,20 @@ def resolved(
     return replace(problem, pools=tuple(_limited(problem)))
 
 
-def class_specs(scenario: Scenario, data_dirs: Sequence[Path], read: Mapping[str, RequestMix]) -> Iterator[ClassSpec]:
-    """Classes of the scenario; those with equal requests have one mix, which remembers what it was asked."""
-    known: dict[str, RequestMix] = {}
-    for name, (share, workload) in scenario.workloads.items():
+def class_specs(scenario: Scenario, data_dirs: Sequence[Path], read: Sequence[ClassSpec]) -> Iterator[ClassSpec]:
+    """Classes of the scenario, those that are alike as one.
+
+    Those with equal requests share a mix, which remembers what it was asked.
+    """
+    mixes, known = {name: mix for name, (_, mix) in requests_by_name(read).items()}, dict[str, RequestMix]()
+    for names in alike_classes(scenario):
+        name, workload = names[0], scenario.workloads[names[0]][1]
         requests = workload.model_dump_json(exclude={"arrivals"})
         if requests not in known:
-            known[requests] = read[name] if name in read else requests_of(scenario, name, data_dirs)
-        slo = scenario.slo_of(name)
-        yield ClassSpec(name, scenario.model_of(name), share, known[requests], slo, workload.arrivals.squared_cv)
+            known[requests] = mixes[name] if name in mixes else requests_of(scenario, name, data_dirs)
+        members = tuple(Member(each, scenario.workloads[each][0]) for each in names)
+        scv = workload.arrivals.squared_cv
+        yield ClassSpec(members, scenario.model_of(name), known[requests], scenario.slo_of(name), scv)
 
 
 def _pools(
@@ -189,7 +196,7 @@ def class_demands(scenario: Scenario, classes: Sequence[ClassSpec], streams: Seq
         mine = [q for q, stream in enumerate(streams) if stream.request_class == c]
         for home in homes:
             own = tuple(q for q in mine if home in (None, streams[q].site))
-            rates = tuple(scenario.demand_of(spec.name, home, period) for period in periods)
+            rates = tuple(sum(scenario.demand_of(m.name, home, period) for m in spec.members) for period in periods)
             yield Demand(c, home, own, tuple(q for q in mine if q not in own), rates)
 
 

@@ -8,6 +8,7 @@ from planner.optimizer.colocated import COLOCATED
 from planner.optimizer.margins import HOMOGENEOUS, figures, is_fair, margin_key, margins, ttft_s
 from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
 from planner.optimizer.planned import Classes
+from planner.optimizer.problem import requests_by_name
 from planner.results import Baseline, Fleet, Verdict
 from planner.scenario import Scenario
 from planner.ties import largest
@@ -44,7 +45,7 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
         that serve the demand the cheapest, else of those that cost no more the one that serves most, or soonest.
     """
     if has_one_site(scenario):
-        requests = {c.name: (c.share, c.mix) for c in classes}
+        requests = requests_by_name(classes)
         apart = [other for other in compared.others if other.name not in COLOCATED]
         return one_site_verdict(scenario, requests, plan, apart)
     if not any(link.mean_gbps > 0 for link in plan.links):

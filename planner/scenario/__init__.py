@@ -1,5 +1,6 @@
 """The question: what is asked of the planner, read, checked and varied."""
 
+from planner.scenario.alike import alike_classes
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven
 from planner.scenario.bundled import bundled_scenarios, scenario_path
 from planner.scenario.bursts import uneven_arrivals
@@ -86,6 +87,7 @@ __all__ = [
     "Slo",
     "Spare",
     "WorkloadClass",
+    "alike_classes",
     "asked_instance",
     "at_pool",
     "bundled_scenarios",

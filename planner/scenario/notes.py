@@ -9,6 +9,7 @@ from planner.profiles.efficiency_checks import RANGES as EFFICIENCIES
 from planner.profiles.figure_units import unit_hint
 from planner.profiles.model_checks import measurement_faults
 from planner.profiles.stack_checks import RANGES as FACTORS
+from planner.scenario.alike import alike_classes
 from planner.scenario.own_profiles import own_profile_notes
 from planner.scenario.usual import Usual, numbers_in, unusual, usual_at, usual_rent
 from planner.schema import dotted
@@ -25,6 +26,10 @@ NOT_OF_THE_PLAN = ("comparisons", "claims", "break_even", "report")
 def question_notes(scenario: "Scenario") -> Iterator[Note]:
     """Notes on what a scenario states: files in place of profiles of the catalogue, and values beyond what is usual."""
     yield from own_profile_notes(scenario)
+    for names in alike_classes(scenario):
+        if len(names) > 1:
+            text = f"classes {', '.join(names)} differ in nothing but their shares: they are planned as one"
+            yield note("classes-alike", text)
     yield from _unusual_values(scenario)
     yield from _unusual_figures(scenario)
     for name, instance in scenario.measured.items():

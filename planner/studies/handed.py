@@ -6,7 +6,7 @@ from math import sqrt
 from typing import Any
 
 from planner.results import Promise
-from planner.scenario import Scenario
+from planner.scenario import Scenario, alike_classes
 from planner.studies.period_runs import RATE
 from planner.studies.promises import STEP
 
@@ -117,6 +117,11 @@ def tightened(scenario: Scenario, last: Handed, broken: Sequence[Promise], idle_
             ttft_s[name] = min(ttft_s[name], _shorter(last.ttft_s[name], one.limit, high, idle_s.get(name, 0.0)))
         else:  # the least was sought, and is longer than predicted
             ttft_s[name] = max(ttft_s[name], high / SAFETY)
+    worst = max if seeks_least(scenario) else min
+    for names in alike_classes(scenario):  # which are planned as one, and differ in a run by luck
+        for promises, strictest in ((ttft_s, worst), (tpot_ms, min)):
+            if stated := [promises[name] for name in names if name in promises]:
+                promises.update(dict.fromkeys(names, strictest(stated)))
     if scenario.objective == "max-throughput":
         return Handed(ttft_s, tpot_ms, 1.0, last.claimed_fraction * served)
     return Handed(ttft_s, tpot_ms, last.demand_factor / served)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from planner.optimizer import optimize, planning_problem, sketched, solved
 from planner.optimizer.layout_choice import LAYOUTS_PART
+from planner.optimizer.problem import ClassSpec, requests_by_name
 from planner.optimizer.time_limit import TimeLimit
 from planner.optimizer.together.plan import together_found
 from planner.optimizer.together.planned import Together
@@ -48,9 +49,15 @@ def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: fl
     problem = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(LAYOUTS_PART))
     solution = solved(problem, limit.left_s)
     plan = sketched(problem, solution)
-    outputs = {c.name: c.mix.mean_output_tokens for c in problem.classes}
-    shares = {c.name: c.share for c in problem.classes}
+    outputs, shares = _by_class(problem.classes)
     return Planned(plan, lambda load: sketched(problem, solution, load * plan.throughput_req_per_s), outputs, shares)
+
+
+def _by_class(classes: Sequence[ClassSpec]) -> tuple[dict[str, float], dict[str, float]]:
+    """Mean output [tokens] and share of every class."""
+    found = requests_by_name(classes)
+    outputs = {name: mix.mean_output_tokens for name, (_, mix) in found.items()}
+    return outputs, {name: share for name, (share, _) in found.items()}
 
 
 def plan_to_run(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> Plan:
@@ -73,6 +80,5 @@ def plan_to_run(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s
 
 def planned_together(found: Together) -> Planned:
     """The plan of a scenario with a colocated pool, and what it predicts of itself at other loads."""
-    outputs = {c.name: c.mix.mean_output_tokens for c in found.question.classes}
-    shares = {c.name: c.share for c in found.question.classes}
+    outputs, shares = _by_class(found.question.classes)
     return Planned(found.fleet, lambda load: found.at(load * found.req_per_s).fleet(), outputs, shares)

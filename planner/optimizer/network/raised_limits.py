@@ -192,9 +192,8 @@ def _longer_slos(problem: Problem, unit: str) -> Iterator[RaisedLimit]:
         if spec.ttft_s is not None:
             step_amount = LATER_FRACTION * spec.ttft_s / MILLI
             marginal, step = (_with_longer_ttft(problem, c, spec, ms) for ms in (LATER_MS, step_amount))
-            yield RaisedLimit(
-                f"classes.{spec.name}.slo.ttft_s", f"{unit} per ms", LATER_MS, marginal, step_amount, step
-            )
+            key = " and ".join(f"classes.{member.name}.slo.ttft_s" for member in spec.members)
+            yield RaisedLimit(key, f"{unit} per ms", LATER_MS, marginal, step_amount, step)
 
 
 def _with_longer_ttft(problem: Problem, index: int, spec: ClassSpec, ms: float) -> Problem:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from planner.optimizer.colocated.rates import BUSIEST, full_tpot_s
-from planner.optimizer.evaluation import PER_MILLION, latency_of, link_plan, setup_fields
+from planner.optimizer.evaluation import PER_MILLION, class_plans, latency_of, link_plan, setup_fields
 from planner.optimizer.problem import ClassSpec, PoolSpec
 from planner.optimizer.served import served_name
 from planner.optimizer.together.pairing import Pairing, Sizes, Span
@@ -152,18 +152,8 @@ class Stated:
     def classes(self) -> Iterator[ClassPlan]:
         """Every class."""
         for spec in self._classes:
-            yield ClassPlan(
-                name=spec.name,
-                model=self.pairing.problem.scenario.profile_of(spec.model).name,
-                share=spec.share,
-                slo=None if spec.slo is None else spec.slo.model_dump(exclude_none=True),
-                threshold_tokens=self.shown_tokens,
-                latency=self.latency if len(self._classes) == 1 else _unknown(self.latency.tpot_mean_s),
-                mean_total_tokens=spec.mix.mean_total_tokens,
-                mean_uncached_tokens=spec.mix.mean_uncached_tokens,
-                mean_output_tokens=spec.mix.mean_output_tokens,
-                cached_fraction=spec.mix.cached_fraction,
-            )
+            latency = self.latency if len(self._classes) == 1 else _unknown(self.latency.tpot_mean_s)
+            yield from class_plans(self.pairing.problem.scenario, spec, self.shown_tokens, latency)
 
 
 def _unknown(tpot_mean_s: float | None) -> Latency:

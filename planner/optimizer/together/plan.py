@@ -10,7 +10,7 @@ from planner.optimizer.colocated.doubted import by_run_alone
 from planner.optimizer.context import context_notes
 from planner.optimizer.disaggregation import apart_instead, without_bursts
 from planner.optimizer.infeasibility import Trials, infeasible
-from planner.optimizer.problem import ClassSpec
+from planner.optimizer.problem import ClassSpec, requests_by_name
 from planner.optimizer.served import served_models
 from planner.optimizer.spare import spare_notes
 from planner.optimizer.time_limit import TimeLimit
@@ -135,8 +135,8 @@ def _notes(found: Together) -> Iterator[Note]:
     if len(sizes) > 1:
         yield note("passes-considered", f"passes of {', '.join(map(str, sizes))} tokens were compared")
     yield from question_notes(question.scenario)
-    for spec in question.classes:
-        yield from context_notes(question.scenario, spec.name, spec.mix)
+    for name, (_, mix) in requests_by_name(question.classes).items():
+        yield from context_notes(question.scenario, name, mix)
     for pool in fleet.pools:
         if BUSY < pool.utilization < FULL:
             busy = percent(pool.utilization)

@@ -88,7 +88,7 @@ def question_of(
     key = scenario.colocated_pool
     if key is None:
         raise ValueError("the scenario has no colocated pool")
-    specs = tuple(class_specs(scenario, data_dirs, {c.name: c.mix for c in classes}))
+    specs = tuple(class_specs(scenario, data_dirs, classes))
     if found := [problem for c in specs for problem in context_problems(scenario, c.name, c.mix)]:
         raise InputError(found)
     looked_at: list[LookedAt] = []

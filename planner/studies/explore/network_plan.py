@@ -46,8 +46,9 @@ def _operation(problem: Problem, period: PeriodPlan, p: int) -> PeriodOperation:
     sizes = {pool.name: pool.n_instances for pool in period.pools}
     flows, decodings = [], []
     for q, stream in enumerate(problem.streams):
-        at = At(q, problem.classes[stream.request_class].name, stream.site)
-        rate = period.decoded_req_per_s.get(at.name, {}).get(at.site, 0.0)
+        spec = problem.classes[stream.request_class]
+        at = At(q, spec.name, stream.site)
+        rate = sum(period.decoded_req_per_s.get(m.name, {}).get(at.site, 0.0) for m in spec.members)
         if rate > 0:
             flows += _flows(problem, period, at, rate)
             decodings += _decodings(problem, period, at, rate)
