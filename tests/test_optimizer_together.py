@@ -16,6 +16,7 @@ from planner.cli import app
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import optimize
 from planner.optimizer.colocated.passes import roofline_loads
+from planner.optimizer.plan import best_fleet
 from planner.optimizer.together.pairing import Pairing, Sizes, Span
 from planner.optimizer.together.planned import Together, together
 from planner.optimizer.together.question import question_of
@@ -392,8 +393,11 @@ def test_a_promise_without_a_model_of_its_waits_is_refused() -> None:
 def test_a_promise_to_several_classes_is_refused() -> None:
     workload = asked(TOGETHER).stated["workload"]
     halves = {name: {"share": 0.5, "workload": workload} for name in ("one", "other")}
+    changes = {"workload": None, "classes": halves, "slo": {"ttft_s": 1.0}}
     with pytest.raises(InputError, match="several classes"):
-        optimize(asked(TOGETHER, {"workload": None, "classes": halves, "slo": {"ttft_s": 1.0}}))
+        optimize(asked(TOGETHER, {**changes, "classes.one.slo": {"ttft_s": 2.0}}))
+    alike, whole = (best_fleet(asked(TOGETHER, each)).fleet for each in (changes, {"slo": changes["slo"]}))
+    assert alike.pools == whole.pools
 
 
 def test_a_layout_that_does_not_hold_the_model_or_a_step_that_nothing_keeps_is_infeasible() -> None:

@@ -168,14 +168,8 @@ def test_cached_tokens_are_left_out_of_uncached_lengths() -> None:
 
 
 def test_identical_classes_are_together_what_each_is_alone() -> None:
-    start, end = SMALL.index("[workload]"), SMALL.index("[sites.remote]")
-    stated = SMALL[start:end].removeprefix("[workload]")
-    classes = "".join(
-        f"[classes.{n}]\nshare = {x}\n[classes.{n}.workload]{stated}" for n, x in (("a", 0.3), ("b", 0.7))
-    )
-    problem = planning_problem(load_scenario(SMALL[:start] + classes + SMALL[end:], "small.toml", Path()))
-    assert [c.share for c in problem.classes] == [0.3, 0.7]
-    one, two = length_profile(mixes_of(problem_of())), length_profile(mixes_of(problem))
+    ((_, mix),) = mixes_of(problem_of())
+    one, two = length_profile([(1.0, mix)]), length_profile([(0.3, mix), (0.7, mix)])
     assert two.mean_total_tokens == pytest.approx(one.mean_total_tokens)
     assert two.quantiles_tokens == pytest.approx(one.quantiles_tokens)
 
