@@ -393,9 +393,9 @@ def test_a_promise_without_a_model_of_its_waits_is_refused() -> None:
 def test_a_promise_to_several_classes_is_refused() -> None:
     workload = asked(TOGETHER).stated["workload"]
     halves = {name: {"share": 0.5, "workload": workload} for name in ("one", "other")}
-    changes = {"workload": None, "classes": halves, "slo": {"ttft_s": 1.0}}
+    changes = {"workload": None, "classes": halves, "slo": {"ttft_s": 2.0}}
     with pytest.raises(InputError, match="several classes"):
-        optimize(asked(TOGETHER, {**changes, "classes.one.slo": {"ttft_s": 2.0}}))
+        optimize(asked(TOGETHER, {**changes, "classes.one.slo": {"ttft_s": 1.0}}))
     alike, whole = (best_fleet(asked(TOGETHER, each)).fleet for each in (changes, {"slo": changes["slo"]}))
     assert alike.pools == whole.pools
 
