@@ -41,8 +41,8 @@ OF_PLANS: dict[str, Meaning] = {
     ),
     "pool-unreachable": Meaning(
         PLAN,
-        "No link joins this prefill pool to a pool that decodes its model, so it stays empty.",
-        "Add a link, or remove the pool.",
+        "No link joins this prefill pool to one that decodes its model, or no class is for its model: it stays empty.",
+        "Add a link or a class, or remove the pool.",
     ),
     "prompt-waits-for-memory": Meaning(
         PLAN,

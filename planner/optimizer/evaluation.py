@@ -282,12 +282,16 @@ class Evaluation:
         return next(iter(shares.values())) if len(shares) == len(self.evaluated) == 1 else {}
 
     def periods(self) -> Iterator[PeriodPlan]:
-        """Every period with its thresholds, pools and links."""
+        """Every period with its thresholds, pools and links, in the order of the scenario."""
+        found = dict(self._periods())
+        return (found[name] for name in self.problem.scenario.periods or found)
+
+    def _periods(self) -> Iterator[tuple[str, PeriodPlan]]:
         for p, (span, one) in enumerate(zip(self.problem.periods, self.solution.operations, strict=True)):
             busy, sent = busy_instances(self.problem, one), link_gbps(self.problem, one)
             links = zip(self.problem.links, sent, self.problem.gbps(self.solution.ports), strict=True)
             demand = sum(d.req_per_s for d in one.decodings)
-            yield PeriodPlan(
+            found = PeriodPlan(
                 name=span.name,
                 hours=span.hours,
                 demand_req_per_s=demand,
@@ -311,6 +315,7 @@ class Evaluation:
                 latency=self._latency(range(len(self.problem.streams)), [p]),
                 use_usd_per_hour=use_usd_per_hour(self.problem, one),
             )
+            yield from ((name, found.model_copy(update={"name": name, "hours": hours})) for name, hours in span.members)
 
     def _thresholds(self, one: PeriodOperation) -> dict[str, dict[str, float | None]]:
         found: dict[str, dict[str, float | None]] = {}

@@ -226,7 +226,7 @@ def class_ttft(
     answer = evaluation(problem, solution) if req_per_s is None else evaluation_at(problem, solution, req_per_s)
     own = next(c for c, spec in enumerate(problem.classes) if name in (member.name for member in spec.members))
     streams = [q for q, stream in enumerate(problem.streams) if stream.request_class == own]
-    periods = [p for p, span in enumerate(problem.periods) if period in (None, span.name)]
+    periods = [p for p, span in enumerate(problem.periods) if period is None or period in dict(span.members)]
     return answer.ttft(streams, periods, is_loaded)
 
 
@@ -380,7 +380,9 @@ def _unused_notes(problem: Problem) -> Iterator[Note]:
     """Pools that no request can reach."""
     reached = {arc.pool for arcs in problem.arcs for part in arcs.values() for arc in part}
     for i, pool in enumerate(problem.pools):
-        if pool.is_prefill and i not in reached and not pool.is_empty:
+        if not pool.classes:
+            yield note("pool-unreachable", f"pool {pool.name} is of no use: no class of requests is for its model")
+        elif pool.is_prefill and i not in reached and not pool.is_empty:
             yield note(
                 "pool-unreachable", f"pool {pool.name} is of no use: no link joins it to a pool that decodes its model"
             )

@@ -168,10 +168,20 @@ class Arc(NamedTuple):
 
 @dataclass(frozen=True)
 class Span:
-    """A period."""
+    """Time in which the same arrives: a period of the scenario, or several."""
 
-    name: str
-    hours: float
+    members: tuple[tuple[str, float], ...]
+    """Names of its periods, and how long they last [h]."""
+
+    @property
+    def name(self) -> str:
+        """Name of its period, or of the first."""
+        return self.members[0][0]
+
+    @property
+    def hours(self) -> float:
+        """How long it lasts [h]."""
+        return sum(hours for _, hours in self.members)
 
 
 class Loss(NamedTuple):

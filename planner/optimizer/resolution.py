@@ -1,6 +1,6 @@
 """From a scenario to the question in numbers: names and service times resolved, what cannot be planned refused."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf
@@ -63,10 +63,10 @@ def resolved(
         raise InputError(found)
     known = {} if known is None else known
     looked_at: list[LookedAt] = []
-    pools = tuple(_pools(scenario, classes, known, looked_at))
+    pools = tuple(_in_use(_pools(scenario, classes, known, looked_at)))
     streams = tuple(class_streams(classes, pools))
     demands = tuple(class_demands(scenario, classes, streams))
-    periods = tuple(Span(name, p.hours) for name, p in scenario.periods.items()) or (Span("always", 1.0),)
+    periods, demands = _spans(scenario, pools, demands)
     inventories = tuple(site_inventories(scenario, pools))
     links = link_specs(scenario)
     problem = Problem(scenario, pools, links, classes, streams, demands, periods, inventories, tuple(looked_at))
@@ -110,6 +110,38 @@ def _pools(
             yield pool_spec(scenario, (key, name), pool.on_layout(one.layout), one.rates, classes)
 
 
+def _in_use(pools: Iterable[PoolSpec]) -> Iterator[PoolSpec]:
+    """Pools, without instances where no class is served, or where another pool differs in its name alone.
+
+    Instances that are alike do more in one pool, where nothing limits that but what both draw on.
+    """
+    first: set[tuple[object, ...]] = set()
+    for pool in pools:
+        is_free = pool.key == pool.name and pool.stated_max_instances is None and not pool.min_instances
+        place = pool.site, pool.hardware, pool.layout, pool.n_accelerators, pool.usd_per_hour, pool.busy_usd_per_hour
+        kind = place, pool.parts, pool.classes, pool.by_period, id(pool.rates)
+        if is_free and (kind in first or not pool.classes):
+            yield replace(pool, max_instances=0, stated_max_instances=0)
+            continue
+        if is_free:
+            first.add(kind)
+        yield pool
+
+
+def _spans(
+    scenario: Scenario, pools: Sequence[PoolSpec], demands: Sequence[Demand]
+) -> tuple[tuple[Span, ...], tuple[Demand, ...]]:
+    """Periods and what arrives in them; those in which the same arrives are one, unless pools follow their order."""
+    stated = [(name, period.hours) for name, period in scenario.periods.items()] or [("always", 1.0)]
+    is_in_order = scenario.routing.role_conversion or any(pool.by_period is not None for pool in pools)
+    together: dict[object, list[int]] = {}
+    for p, rates in enumerate(zip(*(demand.req_per_s for demand in demands), strict=True)):
+        together.setdefault(p if is_in_order else rates, []).append(p)
+    spans = tuple(Span(tuple(stated[p] for p in members)) for members in together.values())
+    first = [members[0] for members in together.values()]
+    return spans, tuple(d._replace(req_per_s=tuple(d.req_per_s[p] for p in first)) for d in demands)
+
+
 def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:
     """What a pool takes: as it says, else long prompts of any site, and short ones of its own where it decodes."""
     if pool.role != "prefill":
@@ -130,7 +162,8 @@ def pool_rates(
     served = scenario.classes_of(pool)
     alike = (pool.model_copy(update=apart).model_dump_json(), served)
     if alike not in known:
-        decoded = Decoded.of([(c.share, c.mix) for c in classes if c.name in served])
+        mine = [c for c in classes if c.name in served] or classes  # none is for its model: times of anything do
+        decoded = Decoded.of([(c.share, c.mix) for c in mine])
         known[alike] = service_times(scenario, key, pool, scenario.hardware_of(pool), decoded)
     return known[alike]
 

@@ -54,7 +54,9 @@ def is_routed(problem: Problem) -> bool:
     is_steady = all(len(set(demand.req_per_s)) == 1 for demand in problem.demands)
     is_anywhere = len(problem.demands) == len(problem.classes) and not any(d.refuges for d in problem.demands)
     everyone = tuple(range(len(problem.classes)))
-    is_alike = len({c.model for c in problem.classes}) == 1 and all(p.classes == everyone for p in problem.pools)
+    is_alike = len({c.model for c in problem.classes}) == 1 and all(
+        p.classes == everyone or p.is_empty for p in problem.pools
+    )
     has_own_thresholds = scenario.routing.thresholds == "per-class" or len(everyone) == 1
     has_kinds = all(len(pool.parts) < 2 for pool in problem.pools)
     if not (is_plain and is_steady and is_anywhere and is_alike and has_own_thresholds and has_kinds):

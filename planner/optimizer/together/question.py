@@ -98,7 +98,7 @@ def question_of(
     streams = tuple(class_streams(specs, pools))
     demands = tuple(class_demands(scenario, specs, streams))
     stock = tuple(site_inventories(scenario, pools))
-    periods = (Span("always", 1.0),)
+    periods = (Span((("always", 1.0),)),)
     problem = Problem(scenario, pools, link_specs(scenario), specs, streams, demands, periods, stock, tuple(looked_at))
     _check(problem)
     link = next(

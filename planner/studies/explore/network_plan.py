@@ -31,10 +31,11 @@ def solution_of_network_plan(problem: Problem, plan: Plan) -> Solution | None:
         plan: its plan, with its periods.
     """
     ports = ports_of_plan(problem, plan)
-    if ports is None or [span.name for span in plan.periods] != [span.name for span in problem.periods]:
+    periods = {period.name: period for period in plan.periods}
+    if ports is None or {name for span in problem.periods for name, _ in span.members} != set(periods):
         return None
     try:
-        operations = tuple(_operation(problem, period, p) for p, period in enumerate(plan.periods))
+        operations = tuple(_operation(problem, periods[span.name], p) for p, span in enumerate(problem.periods))
     except UnclearError:
         return None
     value = plan.cost.usd_per_hour if problem.is_min_cost else None

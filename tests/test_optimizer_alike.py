@@ -1,4 +1,4 @@
-"""Classes that nothing tells apart are planned as one, and told apart again in the answer."""
+"""Classes, pools and periods that nothing tells apart are planned as one, and told apart again in the answer."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from planner.optimizer import planning_problem
 from planner.results import Plan, Promise
 from planner.scenario import Scenario, alike_classes
 from planner.studies.handed import Handed, tightened
-from tests.builders import BOTH_WAYS, in_classes, sketch, small_with
+from tests.builders import BOTH_WAYS, FAST, HOME, in_classes, sketch, small_with
 from tests.cpu_cost import cached
 
 WORKLOAD: dict[str, Any] = {
@@ -118,3 +118,55 @@ def test_pools_of_the_parts_are_those_of_the_whole() -> None:
     for pool, same in zip(parts.pools, one.pools, strict=True):
         assert pool.max_instances == same.max_instances
         assert pool.classes == same.classes == (0,)
+
+
+# Pools and periods
+
+DOUBLED = {"pools.again": {"site": "local", "hardware": HOME, "role": "prefill"}}
+UNUSED: dict[str, Any] = {
+    "models.other": {"profile": "qwen3-235b"},
+    "pools.other-prefill": {"site": "local", "hardware": HOME, "role": "prefill", "model": "other"},
+    "pools.other-decode": {"site": "local", "hardware": HOME, "role": "decode", "model": "other"},
+    "sites.nowhere": {},
+    "links.to-nowhere": {"from": "local", "to": "nowhere", "capacity_gbps": 10, "usd_per_hour": 5},
+}
+MORE = {"a pool twice": DOUBLED, "what nothing asks for": UNUSED}
+
+
+@pytest.mark.parametrize("more", MORE)
+@pytest.mark.parametrize("name", ["most", "cheapest with a promise", "least wait"])
+def test_what_adds_nothing_changes_no_plan(name: str, more: str) -> None:
+    whole, _ = plans(name)
+    found = sketch(small_with({**QUESTIONS[name], **MORE[more]}))
+    sizes = {p.name: (p.n_instances, p.offered_req_per_s) for p in found.pools}
+    assert sizes == dict.fromkeys(sizes, (0, 0)) | {p.name: (p.n_instances, p.offered_req_per_s) for p in whole.pools}
+    assert (found.bound, found.threshold_tokens) == (whole.bound, whole.threshold_tokens)
+
+
+def test_a_pool_twice_with_a_limit_of_its_own_is_two_pools() -> None:
+    limited = {**DOUBLED, "pools.near.max_instances": 1, "pools.again.max_instances": 1}
+    found = sketch(small_with({**limited, "sites.remote.accelerators": {FAST: 0}}))
+    assert {p.name: p.n_instances for p in found.pools if p.role == "prefill"} == {"fast": 0, "near": 1, "again": 1}
+
+
+DAY = {"objective": "min-cost", "demand_req_per_s": 2.0, "slo": {"ttft_s": 8.0}}
+HOURS = {f"h{i:02d}": {"hours": 1.0, "demand": 1.5 if 8 <= i < 20 else 0.5} for i in range(24)}
+
+
+def test_hours_in_which_the_same_arrives_are_one_period() -> None:
+    two = {"night": {"hours": 12.0, "demand": 0.5}, "day": {"hours": 12.0, "demand": 1.5}}
+    coarse, fine = sketch(small_with({**DAY, "periods": two})), sketch(small_with({**DAY, "periods": HOURS}))
+    assert [p.n_instances for p in fine.pools] == [p.n_instances for p in coarse.pools]
+    assert fine.cost.usd_per_hour == pytest.approx(coarse.cost.usd_per_hour, rel=1e-6)
+    assert [(p.name, p.hours) for p in fine.periods] == [(name, 1.0) for name in HOURS]
+    known = {p.name: p for p in coarse.periods}
+    for period in fine.periods:
+        like = known["day" if HOURS[period.name]["demand"] > 1 else "night"]
+        assert period.demand_req_per_s == pytest.approx(like.demand_req_per_s)
+        assert period.latency == like.latency
+
+
+def test_hours_of_a_pool_that_is_rented_by_them_stay_apart() -> None:
+    rented = planning_problem(small_with({**DAY, "periods": HOURS, "pools.near.rent": "by-period"}))
+    assert len(rented.periods) == 24
+    assert len(planning_problem(small_with({**DAY, "periods": HOURS})).periods) == 2
