@@ -190,8 +190,8 @@ ACROSS = APART | {
 
 
 @cached
-def across(**changes: Any) -> tuple[Problem, Fleet]:
-    found = outcome(asked(ACROSS | changes))
+def across(ttft_s: float | None = 3.0) -> tuple[Problem, Fleet]:
+    found = outcome(asked(ACROSS | {"slo": ttft_s and {"ttft_s": ttft_s}}))
     return found.problem, found.fleet
 
 
@@ -207,9 +207,27 @@ def test_fleets_that_a_plan_is_compared_with_choose_layouts_of_their_own(name: s
     assert used["prefill"] not in {fleet.pool("prefill").layout, fleet.pool("decode").layout}
 
 
+@pytest.mark.parametrize("ttft_s", [1.1, 1.3, 2.0])
+def test_colocated_fleets_run_on_the_layout_that_keeps_the_promise_for_least(ttft_s: float) -> None:
+    """What serves most without waits may leave no time for them."""
+    problem, fleet = across(ttft_s)
+    bills = []
+    for layout in ("tp=4", "tp=8", None):
+        fixed = (
+            {} if layout is None else {"layouts": [], "layout": layout, "accelerators_per_instance": int(layout[3:])}
+        )
+        pools = {f"pools.{name}.{key}": value for name in ("prefill", "decode") for key, value in fixed.items()}
+        one = problem if layout is None else planning_problem(asked(ACROSS | {"slo": {"ttft_s": ttft_s}} | pools))
+        found = baselines(one, fleet, monotonic() + 60.0, ["cheapest-colocated"]).others
+        bills += [other.cost.usd_per_hour for other in found]
+    *of_layouts, best = bills
+    assert len(of_layouts) > 0
+    assert best <= min(of_layouts)
+
+
 @pytest.mark.parametrize("n", [9, 20, 33])
 def test_the_highest_rate_of_homogeneous_fleets_is_that_of_their_best_layouts(n: int) -> None:
-    problem, _ = across(slo=None)
+    problem, _ = across(None)
     alone = outcome(
         asked(APART | {"slo": None, "objective": "max-throughput", "sites.here.accelerators": {"h20-96gb": n}})
     )

@@ -20,6 +20,7 @@ from planner.optimizer.colocated.rates import (
     keeps,
     most_req_per_s,
     queue_of,
+    room_to_wait,
 )
 from planner.optimizer.evaluation import PER_MILLION, latency_of
 from planner.optimizer.home import beyond_stock, decoding_sites
@@ -31,10 +32,6 @@ from planner.units import SECONDS_PER_HOUR
 COLOCATED = ("cheapest-colocated", "equal-bill-colocated", "colocated")
 """Names of these fleets, the one that says most of a demand first."""
 POOL = "colocated"
-N_TRIED = 8
-"""Ways to run instances that are looked at, those that serve most for their accelerators."""
-N_PROMISED = 3
-"""The same where times are promised, and each is a search."""
 LAYOUTS_PART = 0.5
 """Of the time, what looking at layouts may take."""
 ROUNDING = 1e-9
@@ -112,7 +109,7 @@ def _planned(
             continue
         try:
             promise.check_time()
-            sized = _chosen(promise, instances, made)
+            sized = _best(instances, promise, made)
             others.append(_baseline(problem, plan, promise, name, sized, made))
             notes += _by_run_alone(sized, others[-1])
         except (InfeasibleError, UndecidedError) as error:
@@ -204,9 +201,16 @@ def _serving(problem: Problem, promise: Promise, one: ColocatedInstance, n: int,
     return _Sized(one, n, most, gap)
 
 
-def _best(instances: Sequence[ColocatedInstance], made: Maker, n_tried: int = 2) -> _Sized:
-    """The fleet that serves most for its accelerators, of so many ways that can be sized; raises as makers do."""
-    ranked = largest_first(instances, lambda one: one.capacity_req_per_s / one.n_accelerators)
+def _best(instances: Sequence[ColocatedInstance], promise: Promise, made: Maker) -> _Sized:
+    """The fleet that serves most for its accelerators, of all ways to run instances; raises as makers do.
+
+    Equation:
+        ways by falling C / a (1 - T / t): C the capacity of an instance, a its accelerators, and of a promise t the
+        time T that a first token takes without waiting
+    """
+    ranked = largest_first(
+        instances, lambda one: one.capacity_req_per_s / one.n_accelerators * room_to_wait(one, promise)
+    )
     found: list[_Sized] = []
     errors: list[InfeasibleError] = []
     for one in ranked:
@@ -218,16 +222,9 @@ def _best(instances: Sequence[ColocatedInstance], made: Maker, n_tried: int = 2)
             if not found:
                 raise
             break
-        if len(found) + len(errors) >= n_tried and found:
-            break
     if not found:
         raise errors[0]
     return found[-1]
-
-
-def _chosen(promise: Promise, instances: Sequence[ColocatedInstance], made: Maker) -> _Sized:
-    """The fleet of the best of all ways; raises as makers do."""
-    return _best(instances, made, N_TRIED if promise.ttft_s is None else N_PROMISED)
 
 
 def _by_run_alone(sized: _Sized, fleet: Baseline) -> Iterator[Note]:
@@ -244,7 +241,7 @@ def _baseline(problem: Problem, plan: Fleet, promise: Promise, name: str, sized:
     fleet = Fleet(**_fleet(problem, sized, promise))
     best = None
     if one.at_best:
-        best = _at_best(problem, promise, _best(one.at_best, made, 2 if promise.ttft_s is None else 1))
+        best = _at_best(problem, promise, _best(one.at_best, promise, made))
     return Baseline(
         **dict(fleet),
         name=name,

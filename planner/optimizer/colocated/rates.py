@@ -93,6 +93,18 @@ def queue_of(load: Load, n_instances: int, rate_req_per_s: float) -> tuple[Coloc
     return found, Ttft(tuple(paths))
 
 
+def room_to_wait(one: ColocatedInstance, promise: Promise) -> float:
+    """Part of the promised time that a first token leaves for waits; 1 where none is promised."""
+    if promise.ttft_s is None:
+        return 1.0
+    return max(1 - _idle_s(one, promise) / promise.ttft_s, 0.0)
+
+
+def _idle_s(one: ColocatedInstance, promise: Promise) -> float:
+    """Time to the first token at the percentile that is promised, without waiting [s]."""
+    return max(alone(load).quantile_s(promise.percentile / 100) for load in one.loads)
+
+
 def _excess(one: ColocatedInstance, promise: Promise, n: int, rate: float) -> float:
     """How far the promises are exceeded at worst: a time over its limit, less 1; negative where all hold."""
     promise.check_time()
@@ -138,7 +150,7 @@ def most_req_per_s(
     most = max(n, 0) * one.capacity_req_per_s
     if promise.ttft_s is None or most <= 0:
         return most, 0.0
-    idle = max(alone(load).quantile_s(promise.percentile / 100) for load in one.loads) / promise.ttft_s - 1
+    idle = _idle_s(one, promise) / promise.ttft_s - 1
     if idle > 0 or least_req_per_s > BUSIEST * most:
         return 0.0, 0.0
     if least_req_per_s > 0 and _excess(one, promise, n, least_req_per_s) > 0:
@@ -190,7 +202,7 @@ def fewest_instances(one: ColocatedInstance, rate_req_per_s: float, promise: Pro
     least = max(ceil(rate_req_per_s / one.capacity_req_per_s * (1 - ROUNDING)), 1)
     if promise.ttft_s is None:
         return least + promise.n_lost
-    if any(alone(load).quantile_s(promise.percentile / 100) > promise.ttft_s for load in one.loads):
+    if _idle_s(one, promise) > promise.ttft_s:
         raise InfeasibleError("its first tokens are late even without waiting")
     failed, step = least - 1, 1
     while _excess(one, promise, failed + step, rate_req_per_s) > 0:
