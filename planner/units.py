@@ -44,7 +44,7 @@ TIME_WORDS = {
     **dict.fromkeys(("ms", "msec", "msecs", "milli", "millis", "millisecond", "milliseconds"), "ms"),
     **dict.fromkeys(("us", "\u00b5s", "\u03bcs", "usec", "usecs", "micros", "microsecond", "microseconds"), "us"),
     **dict.fromkeys(("ns", "nsec", "nsecs", "nanos", "nanosecond", "nanoseconds"), "ns"),
-    **dict.fromkeys(("mins", "minute", "minutes"), "minutes"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "minutes"),
     **dict.fromkeys(("hr", "hrs", "hour", "hours"), "hours"),
     **dict.fromkeys(("day", "days"), "days"),
 }

@@ -16,6 +16,7 @@ from planner.optimizer.goodput import best_goodput, best_goodput_up_to, sizings_
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.slo_cheapest import _CostOrder
 from planner.optimizer.slo_search import search
+from planner.optimizer.strategies import may_be_in_time, searched
 from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan
 from planner.roofline import exposed_transfer_s
@@ -225,3 +226,18 @@ def test_the_reference_case_keeps_a_promise_without_a_warning() -> None:
     plan = sketch(reference("expected-work", **{"slo.ttft_s": 6.0}))
     assert plan.goodput_req_per_s is not None
     assert plan.latency.ttft_p90_s == pytest.approx(6.0, rel=5e-3)
+
+
+@pytest.mark.parametrize("ttft_s", [0.25, 0.5])
+def test_a_time_that_too_few_prompts_have_even_alone_is_proven_to_be_kept_by_no_fleet(ttft_s: float) -> None:
+    """A network's search leaves that open: its bound counts what may be late over all pools of a class together."""
+    periods = {"periods": {"day": {"demand": 1.5}, "night": {"demand": 0.5}}}
+    asked = {"objective": "min-cost", "demand_req_per_s": 2.0, "slo": {"ttft_s": ttft_s}}
+    problem = problem_of({**asked, **periods})
+    assert not problem.is_routed
+    assert searched(problem, 30.0) is None
+
+
+def test_a_time_that_enough_prompts_have_alone_is_not_ruled_out() -> None:
+    problem = problem_of({"objective": "min-cost", "demand_req_per_s": 2.0, "slo": {"ttft_s": 8.0}})
+    assert may_be_in_time(problem)

@@ -179,7 +179,9 @@ def ran_ways(changes: dict[str, Any], kept_from_s: float) -> InfeasibleError:
 def test_a_way_out_that_runs_do_not_keep_goes_on_to_one_that_they_keep_or_is_not_offered() -> None:
     error = ran_ways(BUSY_LINK | {"slo.ttft_s": 2.5}, 8.0)
     (way,) = error.relaxations
-    told = re.fullmatch(r"slo\.ttft_s at least (\S+) \(is 2\.5\); kept when run \((\S+) was not\): --set .*", way)
+    told = re.fullmatch(
+        r"slo\.ttft_s at least (\S+) \(is 2\.5\); kept when run \((\S+) as first planned was not\): --set .*", way
+    )
     assert told is not None, way
     assert float(told[2]) < 8.0 <= float(told[1]) < 8.1
     assert "Planned, but not kept when it was run: demand_req_per_s at most " in str(error)

@@ -246,6 +246,13 @@ def test_lengths_may_be_log_normal_and_prices_stated() -> None:
     assert answer["hardware"] == [CHIP, "l40s"]
 
 
+@pytest.mark.parametrize(("text", "mean"), [("lognormal:4000,1.2,1,8192", 4000), ("lognormal:300,0.3,250,400", 300)])
+def test_lengths_between_two_ends_have_the_mean_that_is_stated(text: str, mean: float) -> None:
+    asked = ["size", "llama-3.1-8b", CHIP, "--rate", "5", "--no-run", "--output", "100", "--format", "json"]
+    found = CliRunner().invoke(app, [*asked, "--ttft-ms", "2000", "--input", text])
+    assert json.loads(found.stdout)["input_tokens_mean"] == CLOSE(mean, rel=1e-4)
+
+
 def test_prices_of_several_accelerators_may_stand_in_one_option_or_in_several() -> None:
     asked = ["size", "llama-3.1-8b", f"{CHIP},l40s", "--rate", "5", *ASKED[5:], "--format", "json"]
     together = CliRunner().invoke(app, [*asked, "--price", f"{CHIP}=3,l40s=0.5"])
@@ -294,6 +301,7 @@ def test_a_trace_brings_lengths_and_rate(tmp_path: Path) -> None:
         (["--precision", "fp7"], 3, "--precision"),
         (["--input", "many"], 2, "--input many"),
         (["--output", "lognormal:5"], 2, "--output lognormal:5"),
+        (["--output", "lognormal:2000,1,3000,9000"], 2, "no such lengths have a mean of 2,000 (a mean from 3,"),
         (["--price", "h200-sxm=2"], 2, f"--price h200-sxm=2: h200-sxm is not asked about, which is {CHIP}"),
         (["--price", "2,=3"], 2, "--price =3:  is not asked about"),
         (["--price", f"{CHIP}=2,h100=3"], 2, f"--price: {CHIP} has two prices, 2 and 3"),

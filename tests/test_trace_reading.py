@@ -415,6 +415,7 @@ def test_a_unit_in_the_name_of_a_column_of_times_is_read_so_and_said(unit: str, 
         ("ts_ms", SECONDS, ("--time-unit", "s"), "t.csv: ts_ms: is named as a time in ms, and s is stated"),
         ("ts_ms", [1.718e9 + t for t in SECONDS], (), "ts_ms: is 1718000000, in s a time of the years 2000 to 2100"),
         ("start_minutes", SECONDS, (), "start_minutes: is named as a time in minutes"),
+        ("arrival (min)", SECONDS, (), "arrival (min): is named as a time in minutes"),
     ],
 )
 def test_a_unit_in_a_name_that_something_else_contradicts_is_refused(
@@ -457,6 +458,9 @@ def test_a_share_is_not_read_as_tokens(column: str, folder: Path) -> None:
     ("role", "column", "said"),
     [
         ("output", "total_tokens", "a total"),
+        ("output", "max_tokens", "a limit"),
+        ("input", "prompt_chars", "chars"),
+        ("input", "promptBytes", "bytes"),
         ("output", "PromptTokens", "input tokens"),
         ("input", "completion_tokens", "output tokens"),
         ("cached", "input_tokens", "input tokens"),

@@ -19,10 +19,10 @@ from planner.studies import certify, kept
 from planner.studies.handed import as_asked
 from planner.studies.kept import chosen_by_runs
 from planner.studies.period_runs import Judge, Seen
-from planner.studies.promises import promise
+from planner.studies.promises import bounded_as_asked, promise
 from planner.studies.rounds import Candidate, Search, Tried, candidate, run
 from planner.studies.slo_runs import cheaper_undecided, with_slo_run
-from tests.builders import GPUS, HOME, small_with
+from tests.builders import GPUS, HOME, sketch, small_with
 from tests.cpu_cost import cached
 
 LIMIT_S = 6.0
@@ -164,3 +164,18 @@ def test_a_goodput_that_nothing_has_run_is_said_to_be_predicted() -> None:
     for rate, is_run in ((1.5, False), (2.5, True)):
         at = plan.model_copy(update={"throughput_req_per_s": rate, "goodput_req_per_s": 2.5})
         assert ("predicted up to 2.5" in throughput(at)) is not is_run
+
+
+@pytest.mark.parametrize(
+    ("part", "gap", "bound", "status"),
+    [(0.5, 0.5, 0.5, "feasible"), (1.0, 0.0, 1.0, "optimal"), (1.5, 0.0, 1.0, "optimal")],
+)
+def test_a_plan_of_a_stricter_promise_stands_beside_the_bound_of_the_stated_one(
+    part: float, gap: float, bound: float, status: str
+) -> None:
+    """A bill that runs bear out may also lie below what the model of waits proves: then it is its own bound."""
+    plan = sketch(small_with({"objective": "min-cost", "demand_req_per_s": 1.0}))
+    usd = plan.cost.usd_per_hour
+    assert usd is not None
+    found = bounded_as_asked(plan, part * usd)
+    assert (found.gap, found.bound, found.status) == (pytest.approx(gap), pytest.approx(bound * usd), status)

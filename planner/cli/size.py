@@ -185,10 +185,28 @@ def _lengths(option: str, text: str) -> dict[str, Any]:
         mean, sigma = values[:2]
         low, high = values[2:] or (1.0, min(mean * 2.718281828 ** (WIDE_SIGMAS * sigma), 1e9))
         if 1 <= low < high <= 1e9:
-            mu = log(mean) - sigma**2 / 2
+            mu = log(mean) - sigma**2 / 2 if len(values) == 2 else _mu_within(option, text, mean, sigma, (low, high))
             return {"kind": "lognormal", "mu": mu, "sigma": sigma, "low_tokens": low, "high_tokens": round(high) * 1.0}
     shown = printable(text, 100)
     raise UsageError(f"{option} {shown}: is no length (tokens from 1 to 1e9, or lognormal:MEAN,SIGMA[,LOW,HIGH])")
+
+
+def _mu_within(option: str, text: str, mean: float, sigma: float, ends: tuple[float, float]) -> float:
+    """Mean of the logarithm with which log-normal lengths between two ends have a mean. Raises UsageError."""
+    from scipy.optimize import brentq
+
+    from planner.errors import UsageError, printable
+    from planner.workload.distributions import LogNormal, mean_tokens
+
+    def excess(mu: float) -> float:
+        return mean_tokens(LogNormal(mu, sigma, *ends)) - mean
+
+    bounds = [log(end) + sign * WIDE_SIGMAS * sigma for end, sign in zip(ends, (-1, 1), strict=True)]
+    least, most = (excess(mu) + mean for mu in bounds)
+    if not least < mean < most:
+        allowed = f"a mean from {least:,.0f} to {most:,.0f}, as lengths of this spread between these ends have"
+        raise UsageError(f"{option} {printable(text, 100)}: no such lengths have a mean of {mean:,g} ({allowed})")
+    return float(brentq(excess, bounds[0], bounds[1]))
 
 
 def _rate(stated: float | None, recorded: float | None) -> float:

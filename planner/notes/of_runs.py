@@ -45,7 +45,7 @@ OF_RUNS: dict[str, Meaning] = {
     "stricter-promise": Meaning(
         "optimize --certify",
         "The plan was searched for with a stricter promise than the stated one, because no run bore out a plan "
-        "of the stated one. Gap, bound and the other fleets belong to the stricter promise.",
+        "of the stated one. The other fleets belong to the stricter promise; gap and bound to the stated one.",
         "Nothing.",
     ),
     "loss-not-run": Meaning(

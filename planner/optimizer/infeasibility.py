@@ -185,7 +185,8 @@ def _question(scenario: Scenario) -> str:
     promised = {slo.ttft_s for slo in map(scenario.slo_of, scenario.workloads) if slo is not None and slo.ttft_s}
     served = "any request" if demand is None else f"{number(demand, 4)} req/s"
     within = f" within {number(promised.pop())} s to the first token" if len(promised) == 1 else ""
-    return f"no fleet within the limits serves {served}{within or (' as promised' if promised else '')}"
+    does = "is predicted to serve" if promised else "serves"  # by the model of waits: a run may be kinder
+    return f"no fleet within the limits {does} {served}{within or (' as promised' if promised else '')}"
 
 
 def _numbers(scenario: Scenario) -> list[Change]:
@@ -309,7 +310,8 @@ def _run(way: Relaxation, asked: _Asked) -> str:
     if unkept is not None:
         way, unkept = _nearer(unkept, way, asked)
     ran = _of_run(asked.scenario, tried)
-    ran += " (" + ", ".join(f"{c.value(i):.12g}" for c, i in unkept.values.items()) + " was not)" if unkept else ""
+    if unkept is not None:
+        ran += f" ({', '.join(f'{c.value(i):.12g}' for c, i in unkept.values.items())} as first planned was not)"
     less = f"; less was not ruled out {way.unclear}" if way.unclear else ""
     return f"{way.told}{ran}{less}: {way.options}"
 

@@ -7,17 +7,15 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 
-import numpy as np
-
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.evaluation import unit_of
-from planner.optimizer.layout_candidates import N_KINDS, texts
+from planner.optimizer.layout_candidates import texts
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.resolution import resolved
 from planner.optimizer.search import capacity_bound
 from planner.optimizer.service_times import served_model
-from planner.optimizer.strategies import searched
+from planner.optimizer.strategies import may_be_in_time, searched
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario
 from planner.ties import largest_first
@@ -150,21 +148,9 @@ def _offers(problem: Problem, known: dict[object, InstanceRates], deadline: floa
         if not one.is_routed:
             yield Offer(one, -inf)
             return
-        bound = _bound(one, deadline) if _is_in_time(one) else None
+        bound = _bound(one, deadline) if may_be_in_time(one) else None
         if bound is not None:
             yield Offer(one, bound)
-
-
-def _is_in_time(problem: Problem) -> bool:
-    """Whether enough requests could have their first token as promised, each alone and at the pool that is faster."""
-    for c in problem.classes:
-        if c.ttft_s is None:
-            continue
-        total, cached, weights = c.mix.atoms(N_KINDS)
-        times = [p.rates.prefill.seconds(total, cached) for p in problem.pools if p.rates.prefill is not None]
-        if float(weights[np.min(times, axis=0) > c.ttft_s].sum()) > c.late_allowed + 1 / N_KINDS:
-            return False
-    return True
 
 
 def _bound(problem: Problem, deadline: float) -> float | None:

@@ -4,6 +4,8 @@ from dataclasses import replace
 from math import inf
 from time import monotonic
 
+import numpy as np
+
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.evaluation import Evaluation, unit_of
 from planner.optimizer.goodput import GAP as GOODPUT_GAP
@@ -31,6 +33,8 @@ RATE_TOLERANCE = 1e-6
 """A rate this close to the best counts as equal when cost decides."""
 NOTHING = 1e-9
 """A scale of the demand at which nothing is served."""
+N_KINDS = 512
+"""Requests of a class whose prefill times are looked at."""
 ROUNDING = 1.01
 """Of a gap that counts as none."""
 
@@ -56,7 +60,7 @@ def searched(
         UndecidedError: when time is up, or so many sizes are looked at, without a plan.
     """
     _check_has_queueing_model(problem)
-    if not all(_is_reached(problem, demand) for demand in problem.demands):
+    if not (all(_is_reached(problem, demand) for demand in problem.demands) and may_be_in_time(problem)):
         return None
     if problem.is_routed:
         routed = routed_search(problem, time_limit_s, most_sizings)
@@ -126,6 +130,27 @@ def _usd_per_hour(problem: Problem, solution: Solution) -> float:
 def _is_reached(problem: Problem, demand: Demand) -> bool:
     """Whether requests of a demand have pools to go to."""
     return any(map(problem.has_pools, demand.streams)) or not any(demand.req_per_s)
+
+
+def may_be_in_time(problem: Problem) -> bool:
+    """Whether enough requests of every class could have their first token as promised, each alone where it is faster.
+
+    Args:
+        problem: the question.
+
+    Valid:
+        A necessary condition: waits, and the transfer of what is prefilled elsewhere, come on top.
+    """
+    for c, spec in enumerate(problem.classes):
+        if spec.ttft_s is None:
+            continue
+        arcs = [problem.arcs[q] for q, stream in enumerate(problem.streams) if stream.request_class == c]
+        pools = [problem.pools[i] for i in {arc.pool for parts in arcs for part in parts.values() for arc in part}]
+        total, cached, weights = spec.mix.atoms(N_KINDS)
+        times = [pool.rates.prefill.seconds(total, cached) for pool in pools if pool.rates.prefill is not None]
+        if times and float(weights[np.min(times, axis=0) > spec.ttft_s].sum()) > spec.late_allowed + 1 / N_KINDS:
+            return False
+    return True
 
 
 def solution_of_routes(problem: Problem, routed: RoutedSolution) -> Solution:

@@ -7,11 +7,12 @@ from planner.errors import CheckFailedError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
 from planner.optimizer import explained
+from planner.optimizer.evaluation import unit_of
 from planner.results import Certified, Fleet, Plan, Promise, Round
 from planner.scenario import Scenario
 from planner.studies.handed import modelled
 from planner.studies.period_runs import Judge
-from planner.studies.promises import Say
+from planner.studies.promises import Say, bounded_as_asked
 from planner.studies.rounds import Candidate, Search, Tried, run_rounds
 from planner.studies.together import Tried as Together
 from planner.studies.together import best_together, rounds_together, told_together
@@ -72,7 +73,7 @@ def _certified_together(scenario: Scenario, judge: Judge, time_limit_s: float) -
     if chosen is None:
         raise _no_plan(scenario, tried, "")
     judge.say(f"{scenario.name}: comparing with other fleets")
-    plan = told_together(scenario, chosen, time_limit_s)
+    plan = told_together(scenario, chosen, tried[0], time_limit_s)
     certified = _certified(scenario, judge.question, chosen, tried)
     spare = [note("loss-not-run", LOSS_NOT_RUN)] if scenario.spare.survive else []
     return plan.model_copy(update={"certified": certified, "notes": (*spare, *plan.notes)})
@@ -102,6 +103,8 @@ def _plan(search: Search, chosen: Tried) -> Plan:
     """The plan in full, with what was certified of it."""
     search.judge.say(f"{search.scenario.name}: comparing with other fleets")
     plan = as_promised(search.scenario, chosen, explained(chosen.problem, chosen.found, search.time_limit_s))
+    first = search.tried[0]
+    plan = bounded_as_asked(plan, first.found.bound * unit_of(first.problem))
     notes = (*_notes(search, chosen), *plan.notes)
     return plan.model_copy(
         update={"certified": _certified(search.scenario, search.judge.question, chosen, search.tried), "notes": notes}
@@ -160,6 +163,4 @@ def _notes(search: Search, chosen: Tried) -> Iterator[Note]:
     if modelled(search.scenario) != search.scenario:
         yield SUPPOSED
     if chosen.problem.scenario != modelled(search.scenario):
-        yield note(
-            "stricter-promise", "gap, bound and the other fleets are those of the promise that the optimizer was handed"
-        )
+        yield note("stricter-promise", "the other fleets are those of the promise that the optimizer was handed")

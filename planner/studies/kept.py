@@ -10,6 +10,7 @@ from planner.errors import CheckFailedError, InputError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
 from planner.optimizer import Problem, Solution, explained, planning_problem, solved
+from planner.optimizer.evaluation import unit_of
 from planner.optimizer.layout_choice import layout_notes
 from planner.optimizer.time_limit import TimeLimit
 from planner.results import Plan
@@ -19,7 +20,7 @@ from planner.studies.handed import as_asked, modelled, seeks_least
 from planner.studies.higher import run_higher
 from planner.studies.neighbours import cheaper
 from planner.studies.period_runs import Judge
-from planner.studies.promises import INSIDE, NOT_ASKED, TIME_UP, Say
+from planner.studies.promises import INSIDE, NOT_ASKED, TIME_UP, Say, bounded_as_asked
 from planner.studies.rounds import Candidate, Search, candidate, run, run_again, run_rounds
 from planner.studies.slo_runs import cheaper_undecided, with_slo_run
 from planner.studies.ways_out import trials
@@ -247,6 +248,7 @@ def _explained(search: Search, asked: Candidate, chosen: Candidate, time_limit_s
         routed = found.routed if problem.routes == asked.problem.routes else None
         problem, found = asked.problem, replace(found, bound=min(asked.found.bound, found.objective), routed=routed)
     plan = as_promised(search.scenario, chosen, explained(problem, found, time_limit_s))
+    plan = bounded_as_asked(plan, asked.found.bound * unit_of(asked.problem))
     update: dict[str, object] = {"notes": (*_notes(asked, chosen), *plan.notes)}
     if search.scenario.objective == "max-throughput":
         update["bound"] = max(plan.bound, plan.throughput_req_per_s)
@@ -269,5 +271,5 @@ def _notes(asked: Candidate, chosen: Candidate) -> Iterator[Note]:
     else:
         yield note(
             "stricter-promise",
-            "gap, bound and the other fleets are those of a stricter promise: no run bore out a plan of the stated one",
+            "the other fleets are those of a stricter promise: no run bore out a plan of the stated one",
         )

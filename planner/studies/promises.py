@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from planner.notes import Note, note
-from planner.results import Interval, PeriodRun, Promise, Run, RunFigures
+from planner.optimizer.solution import GAP_TARGET
+from planner.results import Interval, PeriodRun, Plan, Promise, Run, RunFigures
 from planner.scenario import Scenario
 from planner.units import MILLI, number
 
@@ -50,6 +51,25 @@ def promise(
         holds=holds,
         decided=holds or sign * better < least,
     )
+
+
+def bounded_as_asked(plan: Plan, bound: float) -> Plan:
+    """A plan beside what no plan of the promise as it is stated passes by the latency model.
+
+    Args:
+        plan: one that runs bear out, of a stricter promise, whose own bound says nothing of the stated one.
+        bound: of the question as it was asked, in the unit of the objective.
+
+    Returns:
+        The plan with that bound and the gap to it; of the least TTFT, which is claimed rather than sought, as it is.
+    """
+    ours = plan.cost.usd_per_hour if plan.objective == "min-cost" else plan.throughput_req_per_s
+    if plan.objective == "min-ttft" or not ours:
+        return plan
+    bound = min(bound, ours) if plan.objective == "min-cost" else max(bound, ours)
+    gap = abs(bound - ours) / ours
+    status = plan.status if gap <= max(plan.gap, GAP_TARGET) else "feasible"
+    return plan.model_copy(update={"bound": bound, "gap": gap, "status": status})
 
 
 def is_decided(found: Sequence[Promise], precise_fraction: float = 0.0) -> bool:

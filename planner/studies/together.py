@@ -16,7 +16,7 @@ from planner.scenario import Scenario, Slo
 from planner.studies.handed import Handed, as_asked, between, roomier, searched, stated, tightened
 from planner.studies.period_runs import Judge, Ran, Seen, seen_periods
 from planner.studies.planned import planned_together
-from planner.studies.promises import INSIDE, NOT_ASKED, STEP, TIME_UP, Say
+from planner.studies.promises import INSIDE, NOT_ASKED, STEP, TIME_UP, Say, bounded_as_asked
 from planner.studies.slo_runs import beside_promises, cheaper_undecided, decided_of, step_run
 from planner.studies.ways_out import trials
 from planner.units import MILLI
@@ -83,7 +83,7 @@ def kept_together(
     if because is None and not chosen.is_kept:
         because = _why_not(tried, chosen)
     say(f"{scenario.name}: comparing with other fleets")
-    plan = told_together(scenario, chosen, limit.left_s)
+    plan = told_together(scenario, chosen, tried[0], limit.left_s)
     told = _told(scenario, plan, chosen, len(tried), question.seed, because)
     if scenario.objective != "min-cost":
         return told
@@ -121,9 +121,10 @@ def best_together(tried: Sequence[Tried]) -> Tried | None:
     return min((one for one in tried if one.is_kept), key=_badness, default=None)
 
 
-def told_together(scenario: Scenario, chosen: Tried, time_limit_s: float) -> Plan:
-    """A plan that was run, in full, with what it is compared with."""
-    return _as_promised(scenario, together_explained(chosen.found, time_limit_s).plan, chosen)
+def told_together(scenario: Scenario, chosen: Tried, first: Tried, time_limit_s: float) -> Plan:
+    """A plan that was run, in full, with what it is compared with, and the bound of what was planned as asked."""
+    plan = _as_promised(scenario, together_explained(chosen.found, time_limit_s).plan, chosen)
+    return plan if chosen.handed == first.handed else bounded_as_asked(plan, first.found.bound)
 
 
 def _rounds(
@@ -198,7 +199,7 @@ def _as_promised(scenario: Scenario, plan: Plan, chosen: Tried) -> Plan:
     classes = tuple(c.model_copy(update={"slo": slos.get(c.name)}) for c in plan.classes)
     stricter = note(
         "stricter-promise",
-        "gap, bound and the other fleets are those of a stricter promise: no run bore out a plan of the stated one",
+        "the other fleets are those of a stricter promise: no run bore out a plan of the stated one",
     )
     return plan.model_copy(update={**fields, "classes": classes, "notes": (stricter, *plan.notes)})
 

@@ -31,7 +31,8 @@ from planner.roofline.engine_memory import MOST_RUNNING, memory_settings
 from planner.roofline.layouts import layouts
 from planner.studies.size.question import SizeQuestion
 
-N_BATCHES = 24
+MOST_SIZES = 2048
+"""Of decode batches that are timed: every one, or of more so many at equal steps."""
 TOKENS_PER_PASS = (2048, 512)
 """Of a replica, tried for colocated instances beside what a stack takes: shorter passes hold up decode less."""
 TOGETHER = 4
@@ -171,7 +172,7 @@ def decode_way(question: SizeQuestion, kind: InstanceKind) -> Way | None:
     requests, one = question.requests, kind.served
     kept, context = requests.mean_tokens + requests.output_tokens, requests.mean.context_tokens
     most = int(min(float(one.largest_batch(kept)), one.most_running))
-    sizes = np.unique(np.round(np.geomspace(1, most, N_BATCHES)))
+    sizes = np.unique(np.round(np.linspace(1, most, min(most, MOST_SIZES))))
     steps_s = one.token_time(sizes, np.full(sizes.shape, context)).total_s
     kept_sizes = sizes[steps_s <= (question.tpot_s or inf)]
     if not len(kept_sizes):

@@ -22,6 +22,12 @@ OTHER_WORDS: Mapping[str, frozenset[str]] = {
     "cached": frozenset({"cache", "hit", "hits", "prefix", "reused"}),
 }
 """these fit a role, and contradict no other."""
+UNIT_WORDS = frozenset(
+    {"char", "chars", "character", "characters", "byte", "bytes", "word", "words", "kb", "mb", "ktok"}
+)
+"""In the name of a column, they say what it counts instead of tokens;"""
+LIMIT_WORDS = frozenset({"max", "maximum", "limit", "budget"})
+"""these say that it states what a request might have taken, and not what it took."""
 TOTAL_WORDS = frozenset({"total", "sum", "all"})
 MOST_NAMED = 8
 """Columns that a note names."""
@@ -63,6 +69,10 @@ def _counted(role: str, words: set[str]) -> str:
     """
     if words & SHARE_WORDS:
         return "a share"
+    if words & UNIT_WORDS:
+        return sorted(words & UNIT_WORDS)[0]
+    if words & LIMIT_WORDS:
+        return "a limit"
     if words & (COUNTED_WORDS[role] | OTHER_WORDS[role]):
         return ""
     others = [f"{other} tokens" for other, own in COUNTED_WORDS.items() if words & own]
