@@ -39,7 +39,7 @@ from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.network.spare_instances import with_one_more_each
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
-from planner.optimizer.solution import GAP_TARGET, Solution
+from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.optimizer.time_limit import nothing_found
 from planner.ties import first_largest
 
@@ -95,8 +95,11 @@ def network_search(
     state.bound = state.bound if bound is None else max(state.bound, state.sign * bound)
     if not _searched(state, gap, time_limit_s, deadline):
         return None
-    if state.best is None:
+    if state.best is None and (monotonic() >= deadline or gap >= ANY_PLAN):
         raise nothing_found(is_time_up=monotonic() >= deadline, looked_at=f"{SETTINGS.max_rounds} rounds")
+    if state.best is None:  # points of wide cells may do where those of fine ones do not
+        first = network_search(problem, deadline - monotonic(), ANY_PLAN)
+        return network_search(problem, deadline - monotonic(), gap, first, state.sign * state.bound)
     return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
 
 
