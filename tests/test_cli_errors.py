@@ -94,6 +94,12 @@ def ended(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *
 FAILURES: dict[str, tuple[list[str], int, str]] = {
     "unknown command": (["optimise"], 2, "No such command"),
     "unknown option": (["optimize", "--sett", "x=1"], 2, "No such option"),
+    "an option twice": (["optimize", "--seed", "1", "--seed", "2"], 2, "--seed: is given 2 times (once)"),
+    "an option of a command of a group twice": (
+        ["scenario", "new", "x", "--demand", "1", "--demand=2"],
+        2,
+        "--demand: is given 2 times (once)",
+    ),
     "unknown format": (["optimize", "--format", "yaml"], 2, "--format"),
     "no command of a group": (["scenario"], 2, "Usage:"),
     "missing option": (["report"], 2, "--out"),

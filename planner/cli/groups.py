@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from planner.cli.common import ANSWER, Answer, print_json
-from planner.errors import MOST_LINES, TEXT_CHARACTERS, PlannerError, printable
+from planner.errors import MOST_LINES, TEXT_CHARACTERS, PlannerError, UsageError, printable
 
 WRONG_CALL: Any = typer.BadParameter.__bases__[0]
 """What the library raises where a command was called wrongly: it has no public name of its own."""
@@ -49,14 +49,29 @@ class LoadedCommands(Mapping[str, Any]):
         return len(self._entries)
 
 
+class OnceCommand(TyperCommand):
+    """A command that takes each option of one value once: of two, one would be passed over."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what was typed. Raises UsageError where an option of one value is given twice."""
+        given = [] if ctx.resilient_parsing else self.make_parser(ctx).parse_args(args=list(args))[2]
+        for option in given:
+            takes_one = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
+            if takes_one and given.count(option) > 1:
+                raise UsageError(f"{option.opts[0]}: is given {given.count(option)} times (once)")
+        return super().parse_args(ctx, args)
+
+
 def _command(name: str, entry: Entry) -> Any:
     module, attribute = entry.place.split(":")
     found = getattr(import_module(f"planner.cli.{module}"), attribute)
     if isinstance(found, typer.Typer):
+        for one in found.registered_commands:
+            one.cls = OnceCommand
         command: Any = typer.main.get_group(found)
     else:
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(name)(found)
+        alone.command(name, cls=OnceCommand)(found)
         command = typer.main.get_command(alone)
     command.name = name
     return command
