@@ -317,7 +317,11 @@ def test_a_trace_brings_lengths_and_rate(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_asked_is_named(changed: list[str], code: int, said: str) -> None:
-    found = CliRunner().invoke(app, [*ASKED, *changed])
+    asked = list(ASKED)
+    if changed[0] in asked:
+        at = asked.index(changed[0])
+        del asked[at : at + 2]
+    found = CliRunner().invoke(app, [*asked, *changed])
     assert isinstance(found.exception, PlannerError)
     assert (found.exception.exit_code, found.stdout) == (code, "")
     assert said in str(found.exception)
