@@ -170,20 +170,9 @@ FAMILIES = (
 )
 
 
-def marks(family: Family, seed: int) -> list[pytest.MarkDecorator]:
-    """Two classes under a promise are planned less closely than one."""
-    reason = "the same promise to two classes is planned pool by pool, with a gap"
-    is_broken = family.law == IN_HALVES and seed == 71_002
-    return [pytest.mark.xfail(strict=True, reason=reason)] if is_broken else []
-
-
 @pytest.mark.parametrize(
     ("family", "seed"),
-    [
-        pytest.param(family, seed, marks=marks(family, seed), id=f"{i}-{seed}")
-        for i, family in enumerate(FAMILIES)
-        for seed in family.seeds
-    ],
+    [pytest.param(family, seed, id=f"{i}-{seed}") for i, family in enumerate(FAMILIES) for seed in family.seeds],
 )
 def test_a_law_holds_for_every_family_of_questions(family: Family, seed: int) -> None:
     assert broken(family.law, family.questions(seed)) == []

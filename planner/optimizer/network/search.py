@@ -95,7 +95,7 @@ def network_search(
     state.bound = state.bound if bound is None else max(state.bound, state.sign * bound)
     if not _searched(state, gap, time_limit_s, deadline):
         return None
-    if state.best is None and (monotonic() >= deadline or gap >= ANY_PLAN):
+    if state.best is None and (monotonic() >= deadline or gap >= ANY_PLAN or state.is_large):
         raise nothing_found(is_time_up=monotonic() >= deadline, looked_at=f"{SETTINGS.max_rounds} rounds")
     if state.best is None:  # points of wide cells may do where those of fine ones do not
         first = network_search(problem, deadline - monotonic(), ANY_PLAN)
