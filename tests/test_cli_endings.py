@@ -113,6 +113,34 @@ def test_an_interrupt_ends_the_command_whatever_a_library_makes_of_it(fate: str,
         assert not Path(found.stdout.strip()).exists()
 
 
+IN_A_THREAD = """
+import os, signal, sys, threading, time
+import planner.cli.ending as ending
+
+def fail():
+    raise OSError("a library's own")
+
+def work():
+    failed = threading.Thread(target=fail)
+    try:
+        if sys.argv[1] == "interrupted":
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+    finally:
+        failed.start()
+        failed.join()
+
+ending.app = work
+import planner.cli
+planner.cli.main()
+"""
+
+
+@pytest.mark.parametrize(("when", "n_told"), [("interrupted", 0), ("at work", 1)])
+def test_a_thread_that_an_interrupt_ends_says_nothing_and_any_other_does(when: str, n_told: int) -> None:
+    assert python(IN_A_THREAD, when).stderr.count("a library's own") == n_told
+
+
 WORKING = """
 from planner.jobs import Workers, answers
 import time

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from contextlib import suppress
 from typing import NoReturn
 
@@ -22,6 +23,7 @@ def run(signals: Signals) -> NoReturn:
     reserve_stdout()
     write_plainly()
     signals.raise_interrupts()
+    _quiet_threads(signals)
     try:
         app()
         _end(0)
@@ -32,6 +34,17 @@ def run(signals: Signals) -> NoReturn:
         if isinstance(error, PlannerError):
             _end(error.exit_code, str(error))
         _end_as(error)
+
+
+def _quiet_threads(signals: Signals) -> None:
+    """Threads of libraries that an interrupt ends say nothing of it: the command does."""
+    told = threading.excepthook
+
+    def hook(failed: threading.ExceptHookArgs) -> None:
+        if signals.heard is None:
+            told(failed)
+
+    threading.excepthook = hook
 
 
 def _end_as(error: BaseException) -> NoReturn:
