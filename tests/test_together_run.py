@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,3 +117,35 @@ class SeenPromise:
 
     def __init__(self, promises: tuple[Promise, ...]) -> None:
         self.promises = promises
+
+
+@pytest.mark.parametrize(("enough", "looked_at"), [(11, [12, 11]), (14, [12, 13]), (12, [12, 11])])
+def test_fleets_between_one_that_breaks_its_promise_and_one_that_keeps_it_are_run(
+    enough: int, looked_at: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = asked({"ttft_s": 1.0, "ttft_percentile": 90.0})
+
+    def fleet(n: int) -> Tried:
+        pool = SimpleNamespace(n_instances=n, accelerators_per_instance=8, layout="tp=8", tokens_per_pass=2048)
+        claimed = SimpleNamespace(pools=(pool,), cost=SimpleNamespace(usd_per_hour=16.0 * n))
+        found = SimpleNamespace(question=SimpleNamespace(scenario=scenario))
+        return Tried(as_asked(scenario), found, claimed)  # type: ignore[arg-type]
+
+    def planned(sized: Scenario, *_: Any) -> Tried:
+        n = sized.pools["both"].n_instances
+        assert isinstance(n, int)
+        return fleet(n)
+
+    def run(_: Scenario, one: Tried, __: Any) -> Tried:
+        executed = 0.9 if one.claimed.pools[0].n_instances >= enough else 1.5
+        return replace(one, seen=(SeenPromise((broken(1.0, executed),)),))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(together, "_planned", planned)
+    monkeypatch.setattr(together, "_run", run)
+    judge = together.Judge(QUESTION)
+    tried = [run(scenario, fleet(n), judge) for n in (10, 14)]
+    between = list(together._sizes_between(scenario, tried, judge, 1.0))
+    assert [one.claimed.pools[0].n_instances for one in between] == looked_at
+    best = together.best_together([*tried, *between])
+    assert best is not None
+    assert best.claimed.pools[0].n_instances == enough

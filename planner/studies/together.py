@@ -11,7 +11,7 @@ from planner.optimizer.infeasibility import Trials
 from planner.optimizer.time_limit import TimeLimit
 from planner.optimizer.together.plan import together_explained, together_found, together_plan
 from planner.optimizer.together.planned import Together
-from planner.results import Fleet, Plan, SloRun
+from planner.results import Fleet, Plan, PoolPlan, SloRun
 from planner.scenario import Scenario, Slo
 from planner.studies.handed import Handed, as_asked, between, roomier, searched, stated, tightened
 from planner.studies.period_runs import Judge, Ran, Seen, seen_periods
@@ -76,6 +76,7 @@ def kept_together(
     tried, because = [first], None
     try:
         tried = list(_rounds(scenario, tried[0], judge, limit.part_s(SEARCH_PART)))
+        tried += _sizes_between(scenario, tried, judge, limit.part_s(SEARCH_PART))
     except (InputError, CheckFailedError) as error:
         because = str(error).splitlines()[0]
     undecided = min((one for one in tried if one.is_undecided), key=_badness, default=None)
@@ -124,7 +125,8 @@ def best_together(tried: Sequence[Tried]) -> Tried | None:
 def told_together(scenario: Scenario, chosen: Tried, first: Tried, time_limit_s: float) -> Plan:
     """A plan that was run, in full, with what it is compared with, and the bound of what was planned as asked."""
     plan = _as_promised(scenario, together_explained(chosen.found, time_limit_s).plan, chosen)
-    return plan if chosen.handed == first.handed else bounded_as_asked(plan, first.found.bound)
+    is_first = chosen.found.question.scenario == first.found.question.scenario
+    return plan if is_first else bounded_as_asked(plan, first.found.bound)
 
 
 def _rounds(
@@ -145,6 +147,36 @@ def _rounds(
             n += 1
             strict, lax = (strict, one) if one.unkept else (handed, lax)
         handed = _next(scenario, lax, strict)
+
+
+def _sizes_between(scenario: Scenario, tried: Sequence[Tried], judge: Judge, search_s: float) -> Iterator[Tried]:
+    """Fleets of colocated instances alone between one that breaks its promise and one that keeps it, by halving.
+
+    A stricter promise is a rough way to a larger fleet: the model of waits turns little of it into many instances.
+    """
+    kept, key = best_together(tried), scenario.colocated_pool or ""
+    if kept is None or scenario.objective != "min-cost" or len(scenario.pools) > 1:
+        return
+    enough = kept.claimed.pools[0]
+    broken = [one.claimed.pools[0] for one in tried if one.unkept]
+    alike = [pool.n_instances for pool in broken if _is_alike(pool, enough) and pool.n_instances < enough.n_instances]
+    low, high = max(alike, default=enough.n_instances), enough.n_instances
+    while high - low > 1 and not judge.is_over:
+        middle = (low + high) // 2
+        sized = scenario.varied({f"pools.{key}.n_instances": middle})
+        try:
+            one = _run(scenario, _planned(sized, as_asked(scenario), judge, search_s), judge)
+        except (InfeasibleError, UndecidedError):
+            low = middle
+            continue
+        yield one
+        low, high = (low, middle) if one.is_kept else (middle, high)
+
+
+def _is_alike(one: PoolPlan, other: PoolPlan) -> bool:
+    """Whether instances of both run in the same way."""
+    fields = ("accelerators_per_instance", "layout", "tokens_per_pass")
+    return all(getattr(one, field) == getattr(other, field) for field in fields)
 
 
 def _next(scenario: Scenario, lax: Tried, strict: Handed | None) -> Handed | None:
