@@ -14,6 +14,8 @@ from planner.cli import app, ending, main
 from planner.cli.memory import check_memory
 from planner.errors import InputError
 from planner.executor import RunMemory, RunQuestion, simulate
+from planner.executor.kernel.records import ENTRY, PROMPT
+from planner.executor.memory import BLOCK, request_bytes
 from planner.jobs import Workers
 from planner.memory import available_bytes
 from planner.results import Fleet, Run
@@ -225,3 +227,14 @@ def test_where_there_is_no_proc_all_memory_counts(tmp_path: Path, monkeypatch: p
 def test_a_system_without_any_of_it_does_not_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(memory.os, "sysconf", raising=False)
     assert available_bytes(tmp_path) is None
+
+
+def test_caches_of_exact_states_keep_a_second_entry_for_every_block_at_every_site() -> None:
+    without = executor_cases.scenario({key: value for key, value in CACHED.items() if key != "execution.cache"})
+    runs, exact = (
+        executor_cases.scenario(CACHED | {"execution.cache": {"exact_states": is_}}) for is_ in (False, True)
+    )
+    none, one, two = (request_bytes(scenario, 1000) for scenario in (without, runs, exact))
+    entries = len(runs.sites) * ENTRY.itemsize
+    n_blocks = (one - none - PROMPT.itemsize) / (BLOCK + entries)
+    assert two - one == pytest.approx(n_blocks * entries)
