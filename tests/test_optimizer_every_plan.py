@@ -1,10 +1,15 @@
 """Answers held against every plan there is, on a sample of `tests/campaigns/brute_force.py`."""
 
+from contextlib import suppress
+
 import pytest
 
+from planner.errors import UndecidedError
+from planner.optimizer import planning_problem
+from planner.optimizer.strategies import searched
 from tests.campaigns.brute_force import covered_one_site, network_faults, one_site_faults
 from tests.campaigns.random_scenarios import Data, network_data, one_site_data
-from tests.metamorphic import answer_to
+from tests.metamorphic import answer_to, scenario_of
 from tests.network_program import NetworkProgram, settled_programs
 
 N_SAMPLED = 10
@@ -48,3 +53,16 @@ def test_the_program_of_a_network_finds_what_trying_all_sizes_finds(seed: int) -
         site["accelerators"] = dict.fromkeys(site["accelerators"], 16)
     best = NetworkProgram(data).cheapest(1.0)
     assert min(program.cheapest(1.0) for _, program in settled_programs(data)) == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", [5003, 5018, 5026])
+def test_nothing_much_faster_is_found_by_asking_for_a_rate_than_by_asking_for_the_highest(seed: int) -> None:
+    """Plans of a network that promises times: before, plans of a given rate served up to twice as much."""
+    problem = planning_problem(scenario_of(network_data(seed, "max-throughput", promises=True)))
+    found = searched(problem, 120.0)
+    assert found is not None
+    assert found.objective <= found.bound * (1 + 1e-9)
+    for more in (1.03, 1.1, 1.3):
+        asked = problem.demanding(more * found.scale * problem.mean_req_per_s, "min-cost")
+        with suppress(UndecidedError):
+            assert searched(asked, 5.0) is None

@@ -1,7 +1,7 @@
 """How a problem is searched: by routes where few say all, else as a network; the answer is of one type."""
 
 from dataclasses import replace
-from math import inf
+from math import inf, sqrt
 from time import monotonic
 
 import numpy as np
@@ -17,10 +17,14 @@ from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_search import search as routed_search
-from planner.optimizer.solution import GAP_TARGET, Solution
+from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 
 FASTEST_PART = 0.6
 """Of the time, what the search for the highest rate may take; the rest is for the cheapest plan that reaches it."""
+FASTER_PART = 0.5
+"""Of what that leaves, what looking for plans of higher rates may take, where times are promised;"""
+MOST_RATES, CLOSE_RATE = 8, 5e-3
+"""so many, or until they are this close."""
 ALWAYS_PART = 0.4
 """Of the time, what the search for a plan that rents all pools at all times may take, where some follow the periods."""
 FIRST_PART = 0.5
@@ -82,7 +86,10 @@ def searched(
     found = network_search(problem, time_limit_s if problem.is_min_cost else FASTEST_PART * time_limit_s, gap)
     if found is None or found.scale <= NOTHING:
         return None
-    return found if problem.is_min_cost else _cheapest_as_fast(problem, found, deadline, gap)
+    if problem.is_min_cost:
+        return found
+    found = _faster(problem, found, monotonic() + FASTER_PART * max(deadline - monotonic(), 0.0))
+    return _cheapest_as_fast(problem, found, deadline, gap)
 
 
 def _following(problem: Problem, time_limit_s: float, gap: float) -> Solution | None:
@@ -102,6 +109,35 @@ def _following(problem: Problem, time_limit_s: float, gap: float) -> Solution | 
     left_s = max(deadline - monotonic(), 0.0)
     found = network_search(problem, left_s, min(gap, FOLLOWING_GAP), first)
     return None if found is None or found.scale <= NOTHING else replace(found, always=always)
+
+
+def _faster(problem: Problem, found: Solution, deadline: float) -> Solution:
+    """A plan that serves more within its promises, if there is one, by bisection over the rate.
+
+    At a given rate a plan is found more surely than the highest rate is: thresholds and allowances suit one rate.
+    """
+    from planner.optimizer.network.search import network_search
+
+    if not problem.is_priced or not any(c.ttft_s is not None for c in problem.classes):
+        return found
+    low, high = found.scale, max(found.bound, found.scale)
+    top = high  # above, nothing was found
+    for left in range(MOST_RATES, 0, -1):
+        if top - low <= CLOSE_RATE * top or monotonic() > deadline:
+            break
+        middle = sqrt(low * top)
+        asked = problem.demanding(middle * problem.mean_req_per_s, "min-cost")
+        try:
+            faster = network_search(asked, (deadline - monotonic()) / left, ANY_PLAN)
+        except UndecidedError:
+            top = middle
+            continue
+        if faster is None:
+            top = high = middle
+        else:
+            low = middle
+            found = replace(found, operations=faster.operations, ports=faster.ports, scale=low, objective=low)
+    return replace(found, bound=high)
 
 
 def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: float) -> Solution:
