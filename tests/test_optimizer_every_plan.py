@@ -57,7 +57,7 @@ def test_the_program_of_a_network_finds_what_trying_all_sizes_finds(seed: int) -
 
 @pytest.mark.parametrize("seed", [5003, 5018, 5026])
 def test_nothing_much_faster_is_found_by_asking_for_a_rate_than_by_asking_for_the_highest(seed: int) -> None:
-    """Plans of a network that promises times: before, plans of a given rate served up to twice as much."""
+    """A network that promises times: a plan of a given rate is found more surely than the highest rate."""
     problem = planning_problem(scenario_of(network_data(seed, "max-throughput", promises=True)))
     found = searched(problem, 120.0)
     assert found is not None

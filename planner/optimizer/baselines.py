@@ -145,7 +145,7 @@ def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Vari
         plan: the planned fleet.
         tries: whether to try other accelerators too.
     """
-    scenario, asked = problem.scenario, problem.scenario.as_asked()
+    scenario, asked = problem.scenario, problem.scenario.with_open_layouts()
     requests = requests_by_name(problem.classes)
     yield from _of_one_kind(problem, plan)
     if not has_one_site(scenario):
@@ -165,7 +165,7 @@ def _is_small(scenario: Scenario) -> bool:
 
 def _of_one_kind(problem: Problem, plan: Fleet) -> Iterator[Variant]:
     """Fleets of the accelerators that decode, and the plan's with all prefill elsewhere."""
-    scenario, asked = problem.scenario, problem.scenario.as_asked()
+    scenario, asked = problem.scenario, problem.scenario.with_open_layouts()
     home, n = _home(asked), plan.n_accelerators
     if has_one_site(scenario) and not problem.is_routed:
         return
@@ -344,7 +344,7 @@ def homogeneous_fleets(problem: Problem) -> tuple[Problem, ...]:
         InputError: the decode pool's hardware has no prefill times.
         InfeasibleError: no layout of it holds the prompts.
     """
-    asked = resolved(homogeneous(problem.scenario.as_asked(), 0), classes=problem.classes)
+    asked = resolved(homogeneous(problem.scenario.with_open_layouts(), 0), classes=problem.classes)
     return tuple(on_each_layout(asked))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.evaluation import Evaluation, unit_of
 from planner.optimizer.goodput import GAP as GOODPUT_GAP
+from planner.optimizer.layout_candidates import N_KINDS
 from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
 from planner.optimizer.problem import Arc, Demand, Part, Problem, Stream
@@ -37,8 +38,6 @@ RATE_TOLERANCE = 1e-6
 """A rate this close to the best counts as equal when cost decides."""
 NOTHING = 1e-9
 """A scale of the demand at which nothing is served."""
-N_KINDS = 512
-"""Requests of a class whose prefill times are looked at."""
 ROUNDING = 1.01
 """Of a gap that counts as none."""
 

@@ -437,7 +437,7 @@ class Scenario(StrictModel):
         """A pool as it was asked for, before a layout was chosen."""
         return self._open_pools.get(name, self.pools[name])
 
-    def as_asked(self) -> "Scenario":
+    def with_open_layouts(self) -> "Scenario":
         """The scenario before layouts were chosen: another fleet for its requests chooses its own."""
         if not self._open_pools:
             return self

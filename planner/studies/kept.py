@@ -249,10 +249,7 @@ def _explained(search: Search, asked: Candidate, chosen: Candidate, time_limit_s
         problem, found = asked.problem, replace(found, bound=min(asked.found.bound, found.objective), routed=routed)
     plan = as_promised(search.scenario, chosen, explained(problem, found, time_limit_s))
     plan = bounded_as_asked(plan, asked.found.bound * unit_of(asked.problem))
-    update: dict[str, object] = {"notes": (*_notes(asked, chosen), *plan.notes)}
-    if search.scenario.objective == "max-throughput":
-        update["bound"] = max(plan.bound, plan.throughput_req_per_s)
-    return Kept(plan.model_copy(update=update), problem, found)
+    return Kept(plan.model_copy(update={"notes": (*_notes(asked, chosen), *plan.notes)}), problem, found)
 
 
 def _notes(asked: Candidate, chosen: Candidate) -> Iterator[Note]:

@@ -66,7 +66,8 @@ def bounded_as_asked(plan: Plan, bound: float) -> Plan:
     ours = plan.cost.usd_per_hour if plan.objective == "min-cost" else plan.throughput_req_per_s
     if plan.objective == "min-ttft" or not ours:
         return plan
-    bound = min(bound, ours) if plan.objective == "min-cost" else max(bound, ours)
+    if bound > ours if plan.objective == "min-cost" else bound < ours:
+        return plan.model_copy(update={"bound": ours})  # a run is kinder than the model: nothing is known beyond
     gap = abs(bound - ours) / ours
     status = plan.status if gap <= max(plan.gap, GAP_TARGET) else "feasible"
     return plan.model_copy(update={"bound": bound, "gap": gap, "status": status})

@@ -99,7 +99,7 @@ def network_search(
         raise nothing_found(is_time_up=monotonic() >= deadline, looked_at=f"{SETTINGS.max_rounds} rounds")
     if state.best is None:  # points of wide cells may do where those of fine ones do not
         first = network_search(problem, deadline - monotonic(), ANY_PLAN)
-        return network_search(problem, deadline - monotonic(), gap, first, state.sign * state.bound)
+        return first and network_search(problem, deadline - monotonic(), gap, first, state.sign * state.bound)
     return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
 
 
