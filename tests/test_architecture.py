@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "loading": set(),
     "threads": set(),
     "ties": set(),
+    "work_clock": set(),
     "files": {"errors"},
     "jobs": {"errors"},
     "memory": set(),
@@ -53,11 +54,11 @@ MAY_IMPORT = {
     "roofline": BASE | {"profiles", "results"},
     "queueing": {"errors", "units", "curves", "loading", "ties"},
     "hybrid": {"errors", "notes", "units", "threads", "files", "profiles"},
-    "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
+    "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "work_clock"},
     "executor": BASE | {"files", "jobs", "memory", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE
     | {"files", "jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
-    | {"optimizer", "executor", "hybrid"},
+    | {"optimizer", "executor", "hybrid", "work_clock"},
     "report": BASE | {"files", "scenario", "results"},
     "deploy": BASE | {"files", "results"},
 }

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise, product
 from math import inf
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from planner.optimizer.network.period_by_period import period_by_period
 from planner.optimizer.network.period_operation import classes_missing_slo
 from planner.optimizer.rent import is_kept_up, mean_instances, starts
 from planner.optimizer.strategies import FOLLOWING_GAP
+from planner.work_clock import work_s
 from tests.builders import GPUS, HOME, in_classes, sketch, small_with
 from tests.cpu_cost import cached
 
@@ -226,7 +226,7 @@ def test_periods_planned_each_by_itself_keep_every_rule_and_promise_together(lea
     problem = planning_problem(small_with(question(DAYS["slopes"], {**rented, "slo.ttft_s": 8.0})))
     always = searched(replace(problem, pools=tuple(replace(pool, by_period=None) for pool in problem.pools)), 20.0)
     assert always is not None
-    found = period_by_period(problem, always, monotonic() + 30.0, searched)
+    found = period_by_period(problem, always, work_s() + 30.0, searched)
     own = tuple(one.n_instances for one in found.operations)
     hours = [h for h, _ in DAYS["slopes"].values()]
     assert usd_by_hand(own, hours, least_up_h, 1.0, 0) == pytest.approx(found.objective)

@@ -2,7 +2,6 @@
 
 from itertools import product
 from math import inf
-from time import monotonic
 
 import numpy as np
 import pytest
@@ -25,6 +24,7 @@ from planner.optimizer.network.relaxation import (
 from planner.optimizer.network.rows import Rows
 from planner.optimizer.network.search import peak_situations
 from planner.optimizer.problem import Problem
+from planner.work_clock import work_s
 from tests.builders import small_with
 from tests.network_scenarios import scale_scenario
 
@@ -151,7 +151,7 @@ def test_the_closest_look_is_as_close_as_one_with_every_interval_though_it_begin
     all_of_them = solved_relaxation(
         relaxed_program(loads, situations, segments, all_thresholds(loads, situations), shares_lateness=True), 60.0
     )
-    found = tightest_relaxation(loads, situations, segments, {}, monotonic() + 120.0)
+    found = tightest_relaxation(loads, situations, segments, {}, work_s() + 120.0)
     assert all_of_them is not None
     assert found is not None
     assert len(found.program.cell_choices) < len(all_of_them.program.cell_choices)

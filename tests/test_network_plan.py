@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from planner.optimizer.network.search import network_search
 from planner.optimizer.network.search_state import SearchState
 from planner.optimizer.problem import Part, Problem
 from planner.optimizer.solution import Solution
+from planner.work_clock import work_s
 from tests.builders import FAST, GPUS, HOME, sketch, small_with
 from tests.network_scenarios import scale_scenario
 
@@ -325,7 +325,7 @@ def test_polishing_takes_out_what_no_period_needs_and_forgets_what_broke_on_the_
         0.0,
         wasteful,
     )
-    search._recreate(state, monotonic() + 60.0)
+    search._recreate(state, work_s() + 60.0)
     assert state.best is not None
     assert state.best is state.recreated
     assert state.best.objective <= found.objective * (1 + 1e-9)

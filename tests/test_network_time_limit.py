@@ -56,7 +56,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     for module in (time_limit, plan):
-        monkeypatch.setattr(module, "monotonic", lambda: made.now_s)
+        monkeypatch.setattr(module, "work_s", lambda: made.now_s)
     return made
 
 

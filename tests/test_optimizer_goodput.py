@@ -1,7 +1,6 @@
 """Plans under a promise on TTFT: the promise holds, nothing better was missed, and a harder one never comes cheaper."""
 
 from itertools import product
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from planner.optimizer.strategies import may_be_in_time, searched
 from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan
 from planner.roofline import exposed_transfer_s
+from planner.work_clock import work_s
 from tests.builders import FAST, HOME, in_classes, problem_of, reference, sketch, small_with
 from tests.cpu_cost import cached
 
@@ -68,7 +68,7 @@ def test_at_its_goodput_a_plan_takes_just_the_time_it_promises() -> None:
 
 def test_goodput_of_fixed_sizes_is_what_a_fine_grid_of_thresholds_finds() -> None:
     problem = promised()
-    found = best_goodput(problem, SIZES, monotonic() + 60)
+    found = best_goodput(problem, SIZES, work_s() + 60)
     assert p90_by_hand(problem, (3, 2), found.threshold_tokens, found.rate) <= 4.0 * (1 + 1e-6)
     thresholds = np.geomspace(300, 60000, 40)
     # No threshold of the grid keeps the promise at a rate above the proven bound.
@@ -81,7 +81,7 @@ def test_no_other_sizes_do_better_than_the_plan() -> None:
     solution = search(problem)
     assert solution is not None
     others = [
-        best_goodput(problem, Sizing((fast, near, 5 - near), ((1,),)), monotonic() + 60)
+        best_goodput(problem, Sizing((fast, near, 5 - near), ((1,),)), work_s() + 60)
         for fast, near in product((2, 3), (1, 2, 3, 4))
     ]
     assert solution.objective >= max(other.rate for other in others) * (1 - 4e-3)
@@ -98,9 +98,9 @@ def test_a_roomy_link_is_settled_at_once_and_a_crowded_one_size_by_size() -> Non
 def test_no_smaller_size_beats_the_bound_of_sizes_that_crowd_their_link() -> None:
     lengths = {"kind": "empirical", "tokens": [2000, 9000, 30_000]}
     problem = promised({"links.wan.capacity_gbps": 6.0, "slo": {"ttft_s": 8.0}, "workload.lengths": lengths})
-    _, found = best_goodput_up_to(problem, SIZES, monotonic() + 60)
+    _, found = best_goodput_up_to(problem, SIZES, work_s() + 60)
     rates = [
-        best_goodput(problem, Sizing(n, ((1,),)), monotonic() + 60).rate for n in product((0, 1, 2, 3), (1, 2), (2, 3))
+        best_goodput(problem, Sizing(n, ((1,),)), work_s() + 60).rate for n in product((0, 1, 2, 3), (1, 2), (2, 3))
     ]
     assert max(rates) <= found.bound * (1 + 1e-9)
     assert found.rate == pytest.approx(max(rates), rel=2e-3)
@@ -118,7 +118,7 @@ def test_an_interval_of_thresholds_is_never_later_than_any_threshold_in_it(
 
 def test_a_shorter_promise_or_a_higher_percentile_never_raises_goodput() -> None:
     rates = [
-        best_goodput(problem_of({"slo": slo}), SIZES, monotonic() + 60).rate
+        best_goodput(problem_of({"slo": slo}), SIZES, work_s() + 60).rate
         for slo in (
             {"ttft_s": 8.0},
             {"ttft_s": 4.0},
@@ -132,7 +132,7 @@ def test_a_shorter_promise_or_a_higher_percentile_never_raises_goodput() -> None
 
 def test_sizes_that_keep_a_promise_at_no_rate_have_a_goodput_of_none() -> None:
     problem = promised({"slo": {"ttft_s": 1.0}})
-    found = best_goodput(problem, Sizing((1, 5, 3), ((1,),)), monotonic() + 60)
+    found = best_goodput(problem, Sizing((1, 5, 3), ((1,),)), work_s() + 60)
     assert (found.rate, found.bound) == (0.0, 0.0)
 
 
@@ -141,16 +141,16 @@ def test_sizes_that_are_settled_at_once_break_the_promise_and_one_more_of_a_pool
     ttft_s: float, demand: float
 ) -> None:
     problem = promised({"slo": {"ttft_s": ttft_s}, "objective": "min-cost", "demand_req_per_s": demand})
-    order = _CostOrder(problem, demand, monotonic() + 60)
+    order = _CostOrder(problem, demand, work_s() + 60)
     settled = order.grown(Sizing((1, 0, 1), ((1,),)))
-    assert best_goodput_up_to(problem, settled, monotonic() + 60)[1].bound < demand
+    assert best_goodput_up_to(problem, settled, work_s() + 60)[1].bound < demand
     assert order.best is not None, "sizes that keep it are plans"
     limits = [0 if most is None else most for most in problem.size_limits]
     assert settled.n_instances[2] == limits[2]
     last = settled.n_instances[1]
     if last < limits[1]:
         more = Sizing((limits[0], last + 1, limits[2]), ((1,),))
-        assert best_goodput_up_to(problem, more, monotonic() + 60)[1].bound >= demand
+        assert best_goodput_up_to(problem, more, work_s() + 60)[1].bound >= demand
 
 
 def test_a_higher_demand_or_a_shorter_promise_never_costs_less() -> None:
@@ -179,7 +179,7 @@ def test_a_promise_that_an_idle_fleet_breaks_is_infeasible_with_the_shortest_tha
     ) as caught:
         optimize(small_with({"slo": {"ttft_s": 0.1}}))
     least = float(str(caught.value).split("slo.ttft_s at least ")[1].split(" ")[0])
-    assert best_goodput(problem_of({"slo": {"ttft_s": least * 1.05}}), SIZES, monotonic() + 60).rate > 0
+    assert best_goodput(problem_of({"slo": {"ttft_s": least * 1.05}}), SIZES, work_s() + 60).rate > 0
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_promise_that_hardly_binds_is_planned_for_no_fewer_than_other_sizes_se
     problem = planning_problem(reference("expected-work").varied(changes))
     solution = search(problem)
     assert solution is not None
-    pinned = best_goodput(problem, Sizing((4, 3, 5), ((1,),)), monotonic() + 60)
+    pinned = best_goodput(problem, Sizing((4, 3, 5), ((1,),)), work_s() + 60)
     assert pinned.rate <= solution.bound * (1 + 1e-9)
 
 

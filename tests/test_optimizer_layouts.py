@@ -2,7 +2,6 @@
 
 from itertools import product
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from planner.roofline import Layout
 from planner.roofline.layouts import largest_instance, layouts
 from planner.scenario import Scenario, load_scenario
 from planner.scenario.parts import n_accelerators
+from planner.work_clock import work_s
 from tests.builders import sketch
 from tests.cpu_cost import cached
 
@@ -200,7 +200,7 @@ def test_fleets_that_a_plan_is_compared_with_choose_layouts_of_their_own(name: s
     """The layout that decodes best seldom prefills best, and a pool that the plan leaves empty is on any."""
     problem, fleet = across()
     assert not fleet.pool("prefill").n_instances
-    (other,) = baselines(problem, fleet, monotonic() + 60.0, [name]).others
+    (other,) = baselines(problem, fleet, work_s() + 60.0, [name]).others
     alone = outcome(asked(APART))
     assert other.cost.usd_per_hour == pytest.approx(alone.objective)
     used = {pool.role: pool.layout for pool in other.pools}
@@ -218,7 +218,7 @@ def test_colocated_fleets_run_on_the_layout_that_keeps_the_promise_for_least(ttf
         )
         pools = {f"pools.{name}.{key}": value for name in ("prefill", "decode") for key, value in fixed.items()}
         one = problem if layout is None else planning_problem(asked(ACROSS | {"slo": {"ttft_s": ttft_s}} | pools))
-        found = baselines(one, fleet, monotonic() + 60.0, ["cheapest-colocated"]).others
+        found = baselines(one, fleet, work_s() + 60.0, ["cheapest-colocated"]).others
         bills += [other.cost.usd_per_hour for other in found]
     *of_layouts, best = bills
     assert len(of_layouts) > 0

@@ -2,7 +2,6 @@
 
 from itertools import product
 from math import ceil, floor
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from planner.optimizer.one_site import WORTHWHILE
 from planner.optimizer.verdict import DECISIVE, verdict
 from planner.results import Baseline, Plan
 from planner.scenario import Scenario
+from planner.work_clock import work_s
 from tests.builders import FAST, HOME, small_with
 
 OTHER = "a100-sxm-80gb"
@@ -168,7 +168,7 @@ def test_an_opponent_that_was_not_found_in_the_time_leaves_a_verdict_open() -> N
 def test_all_baselines_share_one_deadline() -> None:
     scenario = small_with({})
     plan = optimize(scenario)
-    found = baselines(planning_problem(scenario), plan, monotonic() - 1.0)
+    found = baselines(planning_problem(scenario), plan, work_s() - 1.0)
     assert found.others == ()
     assert {*DECISIVE[1:4], "local-prefill"} <= found.unknown
     assert all("in the time" in note for note in found.notes)

@@ -4,7 +4,6 @@ import re
 import shlex
 from math import ceil, floor, inf, log10
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from planner.optimizer.changes import cents, significant, whole, with_value
 from planner.optimizer.infeasibility import Trial, Trials, infeasible
 from planner.optimizer.slo_search import search
 from planner.scenario import Scenario, read_scenario
+from planner.work_clock import work_s
 from tests.builders import FAST, GPUS, HOME, SMALL, Draw, problem_of, small, small_with
 from tests.test_optimizer_brute_force import cheapest_by_hand, highest_by_hand, priced_question
 
@@ -172,7 +172,7 @@ def ran_ways(changes: dict[str, Any], kept_from_s: float) -> InfeasibleError:
         assert slo.ttft_s is not None
         return Trial(slo.ttft_s >= kept_from_s, kept_from_s / slo.ttft_s)
 
-    trials = Trials(run, monotonic() + PATIENT_S)
+    trials = Trials(run, work_s() + PATIENT_S)
     return infeasible(scenario, planning_problem(scenario).classes, PATIENT_S, trials=trials)
 
 

@@ -68,7 +68,10 @@ SetOption = Annotated[
 FormatOption = Annotated[Format, typer.Option("--format", callback=asked_for, help="Tables, or one JSON object.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 TimeLimitOption = Annotated[
-    float, typer.Option("--time-limit", min=0.1, metavar="SECONDS", help="Longest search for one plan.")
+    float,
+    typer.Option(
+        "--time-limit", min=0.1, metavar="SECONDS", help="Longest search for one plan, in seconds of work on one core."
+    ),
 ]
 
 

@@ -10,6 +10,13 @@ OF_PLANS: dict[str, Meaning] = {
         "below which no plan can be.",
         "Allow more time with `--time-limit`, where time ended the search, to bring the two closer.",
     ),
+    "ended-by-clock": Meaning(
+        PLAN,
+        "Searches end by the work that they have done, so that the same question has the same answer on any machine. "
+        "Here the machine was several times slower than that, and the clock ended the search: another run may answer "
+        "differently.",
+        "Plan again on an idle machine, or allow more time with `--time-limit`.",
+    ),
     "demand-not-served": Meaning(
         PLAN,
         "The demand is more than the fleet can serve. All figures are stated at the fleet's highest rate instead.",

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import floor
-from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,7 @@ from planner.optimizer.resolution import resolved
 from planner.results import Baseline, Fleet
 from planner.scenario import Objective, Pool, Routing, Scenario
 from planner.units import number
+from planner.work_clock import work_s
 
 PREFILL, DECODE = "pd-p", "pd-d"
 DECIMALS = 9
@@ -59,7 +59,7 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
     Args:
         problem: the question.
         plan: the planned fleet.
-        deadline: `monotonic()` time for all of them together; what one leaves is the others'.
+        deadline: `work_s()` time for all of them together; what one leaves is the others'.
         names: those that are asked for; None: all.
 
     The plan stands without a comparison, such as one on a chip that nobody measured in the other role. What turns out
@@ -71,9 +71,9 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
     notes, same, impossible, unknown = [], [], set(), set()
     n_colocated = sum(names is None or name in names for name in COLOCATED)
     for i, variant in enumerate(asked):
-        share = (deadline - monotonic()) / (len(asked) + n_colocated - i)
+        share = (deadline - work_s()) / (len(asked) + n_colocated - i)
         try:
-            other = baseline_of(scenario, classes, variant, plan, monotonic() + share)
+            other = baseline_of(scenario, classes, variant, plan, work_s() + share)
             if is_same_fleet(plan, other):
                 same.append(variant.name)
             elif variant.name != MIXED_HOME or not any(is_same_fleet(one, other) for one in found):
@@ -109,8 +109,8 @@ def missing(name: str, error: Exception) -> Note:
 def baseline_of(scenario: Scenario, classes: Classes, variant: Variant, plan: Fleet, deadline: float) -> Baseline:
     """A variant planned until a deadline, beside a plan. Raises InputError, InfeasibleError, UndecidedError."""
     asked = variant.scenario()
-    found = planned(asked, classes, deadline) if monotonic() < deadline else None
-    if found is None and monotonic() >= deadline:
+    found = planned(asked, classes, deadline) if work_s() < deadline else None
+    if found is None and work_s() >= deadline:
         raise UndecidedError("nothing was found in the time")
     if found is None:
         raise InfeasibleError(f"such a fleet {_failing(asked)}")

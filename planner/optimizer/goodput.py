@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from time import monotonic
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from planner.optimizer.routed_capacity import rate_limits
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_attainment import SATURATED, Array, FleetUnderSlo
 from planner.ties import exceeds, first_largest
+from planner.work_clock import work_s
 
 MOST_BUSY = 0.98
 """Greatest use of decode and links under an SLO: beyond it their waits grow without bound."""
@@ -52,7 +52,7 @@ def best_goodput(
     Args:
         problem: a problem with one route and an SLO on TTFT.
         sizing: instances and ports.
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
         least: rate below which the answer does not matter [req/s].
         start_tokens: threshold to try first, such as the best of similar sizes; None: one that balances prefill.
         enough: rate beyond which the answer does not matter [req/s].
@@ -79,7 +79,7 @@ def best_goodput(
             return replace(best, bound=inf)
         negative, _, low, high = heappop(heap)
         better = max(best.rate, least) * (1 + GAP)
-        if -negative <= better or monotonic() > deadline:
+        if -negative <= better or work_s() > deadline:
             return replace(best, bound=max(-negative, better))
         if not fleet.may_meet_slo(low, high, max(better, -negative * ROUTE_SETTINGS.least_part)):
             continue
@@ -125,7 +125,7 @@ def best_goodput_up_to(
     Args:
         problem: a problem with one route and an SLO on TTFT.
         sizing: the largest sizes.
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
         least: rate below which the answer does not matter [req/s].
         enough: rate beyond which it does not either [req/s].
 
@@ -134,7 +134,7 @@ def best_goodput_up_to(
     """
     at, best, bound = sizing, Goodput(0.0, 0.0, 0.0), 0.0
     for smaller in sizings_to_bound(problem, sizing):
-        if bound > 0 and monotonic() > deadline:  # capacity bounds what is left: it never falls with the sizes
+        if bound > 0 and work_s() > deadline:  # capacity bounds what is left: it never falls with the sizes
             return at, replace(best, bound=max(capacity_under_slo(problem, sizing, *first_cells(problem))))
         found = best_goodput(problem, smaller, deadline, max(least, best.rate), enough=enough)
         bound = max(bound, found.bound)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from time import monotonic
 from typing import NamedTuple
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
@@ -21,6 +20,7 @@ from planner.scenario import Scenario
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 from planner.units import number
+from planner.work_clock import work_s
 
 TIME_SHARE = 2 / 3
 """Of the time limit of a search: what looking for ways out may take where nothing is run."""
@@ -56,7 +56,7 @@ class Trials:
     """Plans a scenario within so many seconds, and runs it, thoroughly: also plans of stricter promises. Raises as
     planning does."""
     deadline: float
-    """`monotonic()` time to stop at."""
+    """`work_s()` time to stop at."""
 
 
 class Relaxation(NamedTuple):
@@ -100,18 +100,18 @@ class _Asked:
 
     def plan(self, scenario: Scenario, share: float = 1.0, is_any: bool = True) -> Planned | None:
         """A plan; None where there is none. Raises UndecidedError where that was not found out."""
-        left = self.deadline - monotonic()
+        left = self.deadline - work_s()
         self.n_plans += 1
         if left <= 0:
             raise UndecidedError(TIME_UP)
         if self.n_plans > MOST_PLANS:
             raise UndecidedError(f"in {MOST_PLANS} plans")
         try:
-            return planned(scenario, self.classes, monotonic() + share * left, is_any)
+            return planned(scenario, self.classes, work_s() + share * left, is_any)
         except InfeasibleError:
             return None
         except (InputError, UndecidedError) as error:
-            is_late = isinstance(error, UndecidedError) and monotonic() > self.deadline - (1 - share) * left
+            is_late = isinstance(error, UndecidedError) and work_s() > self.deadline - (1 - share) * left
             raise UndecidedError(TIME_UP if is_late else _reason(error)) from None
 
     def does(self, scenario: Scenario, share: float = 1.0) -> bool | None:
@@ -124,7 +124,7 @@ class _Asked:
 
     def trial(self, scenario: Scenario, is_thorough: bool = False) -> Trial:
         """A scenario run, where it promises anything. Raises UndecidedError where nothing came of it."""
-        left = self.deadline - monotonic()
+        left = self.deadline - work_s()
         if not _promises(scenario):
             return Trial(True)
         if self.trials is None:
@@ -138,7 +138,7 @@ class _Asked:
 
     def part(self, n_left: int) -> "_Asked":
         """The same with a part of the time that is left: what one change leaves is the others'."""
-        now = monotonic()
+        now = work_s()
         return replace(self, deadline=now + (self.deadline - now) / min(max(n_left, 1), FEW), n_plans=0)
 
 
@@ -157,7 +157,7 @@ def infeasible(
         A plan was found with every change that is named, as it is printed, and kept when it was run if it could be. No
         plan was found with a little less of it; where less was not ruled out, or not kept, that is said.
     """
-    deadline = monotonic() + TIME_SHARE * time_limit_s if trials is None else trials.deadline
+    deadline = work_s() + TIME_SHARE * time_limit_s if trials is None else trials.deadline
     asked = _Asked(scenario, classes, deadline, trials)
     ways = [*_single(asked)]
     several = "" if ways else _together(_numbers(scenario), replace(asked, n_plans=0))

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
 from pathlib import Path
-from time import monotonic
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
@@ -19,6 +18,7 @@ from planner.optimizer.strategies import may_be_in_time, searched
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario
 from planner.ties import largest_first
+from planner.work_clock import work_s
 
 TIME_LIMIT_S = 60.0
 LAYOUTS_PART = 0.5
@@ -73,7 +73,7 @@ def planning_problem(
     problem = resolved(scenario, data_dirs, classes, known)
     if not problem.layouts:
         return problem
-    deadline = monotonic() + time_limit_s
+    deadline = work_s() + time_limit_s
     offers = largest_first(_offers(problem, known, deadline), lambda offer: -offer.bound)
     if offers and not offers[0].problem.is_routed:
         return problem
@@ -157,7 +157,7 @@ def _bound(problem: Problem, deadline: float) -> float | None:
     """What no plan passes; None where none exists. Raises UndecidedError."""
     if problem.is_min_ttft:
         return 0.0
-    found = capacity_bound(problem, max(deadline - monotonic(), LEAST_BOUND_S))
+    found = capacity_bound(problem, max(deadline - work_s(), LEAST_BOUND_S))
     return None if found is None else found / unit_of(problem) * (1 if problem.is_min_cost else -1)
 
 
@@ -175,7 +175,7 @@ def _best(offers: Sequence[Offer], deadline: float) -> tuple[Problem | None, flo
         if best is not None and offer.bound > least + EQUAL * abs(least):
             break
         try:
-            found = searched(offer.problem, EACH_PART * max(deadline - monotonic(), 0.0))
+            found = searched(offer.problem, EACH_PART * max(deadline - work_s(), 0.0))
         except UndecidedError:
             bounds[offer] = offer.bound
             continue

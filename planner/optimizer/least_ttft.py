@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import rent_usd_per_hour
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
+from planner.work_clock import work_s
 
 Array = NDArray[np.float64]
 GAP = 1e-3
@@ -47,7 +47,7 @@ def least_ttft(
         problem: a problem with one route; its promise says which percentile, 90 without one.
         sizing: instances and ports.
         req_per_s: rate of the whole fleet [req/s].
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
         most_s: TTFT from which on the answer does not matter [s].
 
     Returns:
@@ -70,7 +70,7 @@ def least_ttft(
     add(*first_cells(problem))
     while heap:
         bound, _, low, high = heappop(heap)
-        if bound >= min(best.ttft_s * (1 - GAP), most_s) or monotonic() > deadline:
+        if bound >= min(best.ttft_s * (1 - GAP), most_s) or work_s() > deadline:
             return replace(best, bound_s=min(bound, best.ttft_s))
         mix = problem.classes[0].mix
         inner = mix.split_points(low, high, 1) if low < high else np.array([low])
@@ -117,7 +117,7 @@ def least_ttft_up_to(
     """
     at, best = sizing, LeastTtftFleet(inf, 0.0, inf)
     for i, smaller in enumerate(sizings_to_bound(problem, sizing)):
-        if i > 0 and monotonic() > deadline:
+        if i > 0 and work_s() > deadline:
             return at, replace(best, bound_s=min(best.bound_s, least_slo_ttft_s(problem, sizing)))
         found = least_ttft(problem, smaller, req_per_s, deadline, min(most_s, best.ttft_s))
         bound_s = min(best.bound_s, found.bound_s)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
@@ -28,13 +27,14 @@ from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.optimizer.solution import Solution
 from planner.optimizer.spare import spare_notes
 from planner.optimizer.strategies import searched
-from planner.optimizer.time_limit import TimeLimit, nothing_found
+from planner.optimizer.time_limit import TimeLimit, nothing_found, wall_notes
 from planner.optimizer.verdict import DECISIVE, verdict
 from planner.optimizer.what_binds import shadow_prices
 from planner.queueing import Ttft
 from planner.results import Baseline, Bottleneck, Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario, question_notes
 from planner.units import MILLI, number, percent
+from planner.work_clock import work_s
 
 TIME_LIMIT_S = 60.0
 PLAN_PART = 0.6
@@ -239,7 +239,7 @@ def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdi
     limit = TimeLimit.of(time_limit_s)
     solution = solved(problem, limit.part_s(PLAN_PART), is_explained=False)
     fleet = planned_at(problem, solution)
-    compared = baselines(problem, fleet, monotonic() + limit.left_s, DECISIVE)
+    compared = baselines(problem, fleet, work_s() + limit.left_s, DECISIVE)
     found = verdict(problem.scenario, problem.classes, fleet, solution.gap, compared)
     if not found.decided and compared.unknown:
         name = problem.scenario.name
@@ -251,10 +251,10 @@ def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_L
     """The plan that a solution is, with baselines, shadow prices and verdict, all of them in the time limit."""
     limit, answer = TimeLimit.of(time_limit_s), evaluation(problem, solution)
     fleet, scenario = Fleet(**answer.fleet()), problem.scenario
-    compared = baselines(problem, fleet, monotonic() + limit.part_s(BASELINES_PART))
+    compared = baselines(problem, fleet, work_s() + limit.part_s(BASELINES_PART))
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
     apart, uneven = without_bursts(scenario, disaggregation(scenario, fleet, solution.gap, compared))
-    spare = spare_notes(scenario, problem.classes, fleet, monotonic() + limit.part_s(SPARE_PART))
+    spare = spare_notes(scenario, problem.classes, fleet, work_s() + limit.part_s(SPARE_PART))
     other_layouts = [other for other in compared.others if other.name not in COLOCATED]
     notes = (*uneven, *spare, *compared.notes, *adoption(scenario, fleet, other_layouts))
     prices = shadow_prices(problem, solution, limit.left_s)
@@ -335,6 +335,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]
     yield from _unused_notes(problem)
     yield from room_notes(problem, solution)
     yield from question_notes(problem.scenario)
+    yield from wall_notes()
     for name, (_, mix) in requests_by_name(problem.classes).items():
         yield from context_notes(problem.scenario, name, mix)
     yield from _doubts(problem, solution, fleet)

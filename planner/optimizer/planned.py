@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import monotonic
 
 from planner.optimizer.evaluation import evaluation, unit_of
 from planner.optimizer.layout_choice import LAYOUTS_PART, planning_problem
@@ -12,6 +11,7 @@ from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.optimizer.strategies import searched, solution_of_routes
 from planner.results import Fleet
 from planner.scenario import Scenario
+from planner.work_clock import work_s
 
 Classes = Sequence[ClassSpec]
 """Requests that were read before, so that no trace is read twice."""
@@ -38,7 +38,7 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
     Args:
         scenario: the question.
         classes: its requests, as another problem has read them.
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
         is_any: whether the first fleet that does will do.
 
     Raises:
@@ -46,14 +46,14 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
         InfeasibleError: weights or prompts fit nowhere.
         UndecidedError: time is up without a fleet or a proof.
     """
-    left = max(deadline - monotonic(), LEAST_TIME_S)
+    left = max(deadline - work_s(), LEAST_TIME_S)
     if scenario.colocated_pool is not None:
         from planner.optimizer.together.planned import together
 
         best = together(scenario, (), left, classes)
         return None if best is None else Planned(best.fleet, best.objective, best.bound)
     problem = planning_problem(scenario, classes=classes, time_limit_s=LAYOUTS_PART * left)
-    left = max(deadline - monotonic(), LEAST_TIME_S)
+    left = max(deadline - work_s(), LEAST_TIME_S)
     found = _any(problem, left) if is_any else searched(problem, left, GAP_TARGET)
     if found is None:
         return None
@@ -63,13 +63,13 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
 
 def _any(problem: Problem, time_limit_s: float) -> Solution | None:
     """Any plan: the cheapest one of the demand, or of hardly any, is found soonest."""
-    deadline = monotonic() + time_limit_s
+    deadline = work_s() + time_limit_s
     easy = _easy(problem)
     if easy.is_routed and not any(c.ttft_s is not None for c in easy.classes):
         first = first_plan(easy, time_limit_s)
         if first is not None:
             return solution_of_routes(easy, first)
-    return searched(easy, max(deadline - monotonic(), LEAST_TIME_S), ANY_PLAN, most_sizings=FEW_SIZINGS)
+    return searched(easy, max(deadline - work_s(), LEAST_TIME_S), ANY_PLAN, most_sizings=FEW_SIZINGS)
 
 
 def _easy(problem: Problem) -> Problem:

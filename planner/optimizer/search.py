@@ -7,7 +7,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,7 @@ from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.solver import RoutedOptimum, solve
 from planner.optimizer.time_limit import nothing_found
 from planner.ties import first_largest
+from planner.work_clock import work_s
 
 GAP_TARGET = 1e-5
 SOLVER_SLACK = 1e-6
@@ -73,7 +73,7 @@ def capacity_search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolut
     Raises:
         UndecidedError: when time is up without a plan.
     """
-    deadline = monotonic() + time_limit_s
+    deadline = work_s() + time_limit_s
     best = _best_on_grid(problem, deadline)
     best = _closed_in(problem, best, deadline)
     return best and _cheapest_as_fast(problem, best, deadline)
@@ -104,12 +104,12 @@ def first_plan(problem: Problem, time_limit_s: float) -> RoutedSolution | None:
     Raises:
         UndecidedError: when time is up without a plan.
     """
-    return _best_on_grid(problem, monotonic() + time_limit_s)
+    return _best_on_grid(problem, work_s() + time_limit_s)
 
 
 def _best_on_grid(problem: Problem, deadline: float) -> RoutedSolution | None:
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
-    answer = solve(problem, loads, _main_goal(problem), deadline - monotonic())
+    answer = solve(problem, loads, _main_goal(problem), deadline - work_s())
     return _refined(problem, answer, loads, deadline) if answer else None
 
 
@@ -127,7 +127,7 @@ def _closed_in(problem: Problem, best: RoutedSolution | None, deadline: float) -
     proven = 0.0 if problem.is_min_cost else most_rate(problem, problem.size_limits)
     for _ in range(ROUTE_SETTINGS.max_rounds):
         try:
-            bound = solve(problem, cells, _main_goal(problem), max(deadline - monotonic(), 0.1))
+            bound = solve(problem, cells, _main_goal(problem), max(deadline - work_s(), 0.1))
         except UndecidedError:
             break
         if bound is None or (best is None and _serves_nothing(problem, bound)):
@@ -141,7 +141,7 @@ def _closed_in(problem: Problem, best: RoutedSolution | None, deadline: float) -
             break
         cells = split
     if best is None:
-        raise nothing_found(is_time_up=monotonic() >= deadline, looked_at=f"{ROUTE_SETTINGS.max_rounds} rounds")
+        raise nothing_found(is_time_up=work_s() >= deadline, looked_at=f"{ROUTE_SETTINGS.max_rounds} rounds")
     return _bounded(problem, best, proven)
 
 
@@ -189,7 +189,7 @@ def _start(candidates: Loads, chosen: int | None) -> float:
 
 def _solution(problem: Problem, sizing: Sizing, thresholds: Sequence[float], deadline: float) -> RoutedSolution | None:
     loads = tuple(exact_loads(problem, thresholds))
-    highest = highest_rate(problem, sizing, loads, max(deadline - monotonic(), 1.0))
+    highest = highest_rate(problem, sizing, loads, max(deadline - work_s(), 1.0))
     demand = problem.demand_req_per_s
     if highest.rate <= 0 or (problem.is_min_cost and demand is not None and highest.rate < demand * (1 - 1e-9)):
         return None
@@ -208,7 +208,7 @@ def best_thresholds(problem: Problem, sizing: Sizing, start: Sequence[float], de
         problem: the resolved scenario.
         sizing: instances and ports.
         start: thresholds to start from, one per route [tokens].
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
 
     Returns:
         One threshold per route [tokens]; those to start from where none better was found in the time.
@@ -253,7 +253,7 @@ def _zoomed_by_model(problem: Problem, sizing: Sizing, start: Sequence[float], d
         offers = [_around(problem, r, t, width) for r, (t, width) in enumerate(zip(current, widths, strict=True))]
         loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
         try:
-            answer = solve(problem, loads, goal, max(deadline - monotonic(), 1.0))
+            answer = solve(problem, loads, goal, max(deadline - work_s(), 1.0))
         except UndecidedError:
             break
         if answer is None:
@@ -315,7 +315,7 @@ def _cheapest_as_fast(problem: Problem, best: RoutedSolution, deadline: float) -
     ]
     loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
     try:
-        answer = solve(asked, loads, _main_goal(asked), deadline - monotonic())
+        answer = solve(asked, loads, _main_goal(asked), deadline - work_s())
         found = _better(asked, found, _refined(asked, answer, loads, deadline) if answer else None)
         found = _closed_in(asked, found, deadline)
     except UndecidedError:

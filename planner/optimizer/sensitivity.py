@@ -1,7 +1,6 @@
 """What holds the rate down: the pools and links at their limit, and the worth of one more unit of each."""
 
 from dataclasses import replace
-from time import monotonic
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from planner.results import Bottleneck, Sweep
 from planner.scenario import LinkTier
 from planner.ties import SOLVED, largest_first
 from planner.units import MILLI
+from planner.work_clock import work_s
 
 TIME_LIMIT_S = 10.0
 NO_GAIN = 1e-6
@@ -83,7 +83,7 @@ def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float)
         for i, link in enumerate(problem.links)
     ]
     found.append(("slo.ttft_s", "req/s per ms", _later(problem), sizing, LATER_MS))
-    limit, worth = monotonic() + SLO_LIMIT_S, []
+    limit, worth = work_s() + SLO_LIMIT_S, []
     for name, unit, other, more, n_more in found:
         least = base * (1 + (2 * GAP if n_more == 1 else NO_GAIN))
         rate = best_goodput(other, more, limit, least, threshold).rate
@@ -94,7 +94,7 @@ def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float)
 
 def routed_ttft_bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck, ...]:
     """Pools and links of which one more unit would bring the first token sooner, in s per unit, most valuable first."""
-    limit, sizing, demand = monotonic() + SLO_LIMIT_S, solution.sizing, solution.operating.rate
+    limit, sizing, demand = work_s() + SLO_LIMIT_S, solution.sizing, solution.operating.rate
     found = [
         (f"pools.{pool.name}.n_instances", "s per instance", problem, _one_more_instance(sizing, i))
         for i, pool in enumerate(problem.pools)
@@ -131,7 +131,7 @@ def _one_more_instance(sizing: Sizing, pool: int) -> Sizing:
 def most_of_sizes(problem: Problem, sizing: Sizing, solution: RoutedSolution) -> float:
     """Highest rate of fixed sizes, thresholds chosen for it whatever traffic then costs [req/s]."""
     scenario = problem.scenario.model_copy(update={"objective": "max-throughput", "budget_usd_per_hour": None})
-    problem, deadline = replace(problem, scenario=scenario), monotonic() + TIME_LIMIT_S
+    problem, deadline = replace(problem, scenario=scenario), work_s() + TIME_LIMIT_S
     thresholds = best_thresholds(problem, sizing, solution.thresholds_tokens, deadline)
     return highest_rate(problem, sizing, exact_loads(problem, thresholds), TIME_LIMIT_S).rate
 

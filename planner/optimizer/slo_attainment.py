@@ -29,6 +29,7 @@ from planner.queueing import (
     link_stretch,
     split_scv,
 )
+from planner.work_clock import spend
 from planner.workload import weighted_quantile
 
 Array = NDArray[np.float64]
@@ -36,6 +37,8 @@ SATURATED = 1 - 1e-9
 SHARE_TOLERANCE = 1e-12
 ROUNDING = 1e-12
 LEAST_LATE = 1e-15
+PATH_S = 1e-3
+"""What a wait and the path behind it take to be found [s]."""
 """A fraction that is none: its logarithm is looked at."""
 
 
@@ -254,6 +257,7 @@ class FleetUnderSlo:
         n, service, rate = stream.n_places, stream.service, req_per_s * stream.share_fraction
         if n == 0 or rate * service.mean_s >= n * SATURATED or not isfinite(stretch.mean):
             return None
+        spend(PATH_S)
         wait = gigc_wait(n, rate, service, split_scv(arrival_scvs(self.problem)[0], stream.share_fraction))
         path = stream.unhindered
         if stream.link is not None and not stretch.is_alone:

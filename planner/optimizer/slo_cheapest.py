@@ -8,7 +8,6 @@ search that ends before its proof says how much cheaper another could be.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
-from time import monotonic
 
 from planner.optimizer.capacity import first_intervals
 from planner.optimizer.formulation import ProgramGoal, Sizing
@@ -20,6 +19,7 @@ from planner.optimizer.slo_attainment import FleetUnderSlo, least_decode_instanc
 from planner.optimizer.slo_plans import proposed, solution
 from planner.optimizer.time_limit import nothing_found
 from planner.ties import exceeds, largest, largest_first
+from planner.work_clock import work_s
 
 LAST_LOOK_S = 1.0
 """For the goodput of the plan that is answered, where time is up."""
@@ -33,7 +33,7 @@ def cheapest(problem: Problem, deadline: float, most_sizings: int) -> RoutedSolu
 
     Args:
         problem: a problem with one route, least cost as its objective and an SLO on TTFT.
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
         most_sizings: sizes that are looked at.
 
     Returns:
@@ -83,7 +83,7 @@ class _CostOrder:
     @property
     def is_over(self) -> bool:
         """Whether time is up."""
-        return monotonic() > self.deadline
+        return work_s() > self.deadline
 
     def settle(self, sizing: Sizing) -> None:
         """Find out whether sizes reach the demand; where they do not, which larger ones do not either."""
@@ -147,7 +147,7 @@ class _CostOrder:
         best = self.best
         if best is None:
             return None
-        until = max(self.deadline, monotonic() + LAST_LOOK_S)
+        until = max(self.deadline, work_s() + LAST_LOOK_S)
         at, found = best_goodput_up_to(self.problem, best.sizing, until, self.demand / (1 + 2 * GAP))
         if found.rate >= self.demand:
             most = solution(self.problem, at, found, self.demand)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import product
-from time import monotonic
 
 import numpy as np
 
@@ -16,13 +15,14 @@ from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.solver import RoutedOptimum, solve
+from planner.work_clock import work_s
 
 
 def proposed(problem: Problem, goal: ProgramGoal, deadline: float, best: RoutedSolution | None) -> RoutedOptimum | None:
     """The best sizes by capacity that are not settled; None when all are, or time is up with a plan at hand."""
     loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     try:
-        return solve(problem, loads, goal, max(deadline - monotonic(), 0.1))
+        return solve(problem, loads, goal, max(deadline - work_s(), 0.1))
     except UndecidedError:
         if best is None:
             raise

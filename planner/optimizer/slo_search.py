@@ -7,7 +7,6 @@ ones are fathomed; until what capacity allows the rest is no better.
 
 from dataclasses import replace
 from math import inf
-from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
@@ -23,6 +22,7 @@ from planner.optimizer.slo_cheapest import cheapest
 from planner.optimizer.slo_plans import proposed, solution, with_exact_goodput
 from planner.optimizer.solver import solve
 from planner.optimizer.time_limit import nothing_found
+from planner.work_clock import work_s
 
 
 def search(
@@ -41,7 +41,7 @@ def search(
     slo = problem.slo
     if not problem.is_min_ttft and (slo is None or slo.ttft_s is None):
         return capacity_search(problem, time_limit_s)
-    deadline = monotonic() + time_limit_s
+    deadline = work_s() + time_limit_s
     if _breaks_idle(problem):
         return None
     if problem.is_min_ttft:
@@ -74,7 +74,7 @@ def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
         if found.rate > least:
             best = solution(problem, at, found, found.rate)
         fathomed.append(sizing)
-        if monotonic() > deadline or len(fathomed) == ROUTE_SETTINGS.most_sizings:
+        if work_s() > deadline or len(fathomed) == ROUTE_SETTINGS.most_sizings:
             return best and _proven(best, max(proven, answer.bound))
     return best
 
@@ -89,8 +89,8 @@ def _least_ttft(problem: Problem, deadline: float) -> RoutedSolution | None:
         if answer == UNDECIDED:
             if best is None:
                 sizes = f"{ROUTE_SETTINGS.most_sizings} sizes in the order of capacity"
-                raise nothing_found(is_time_up=monotonic() >= deadline, looked_at=sizes)
-            bound = floor_s(problem, demand, monotonic() + ROUTE_SETTINGS.floor_limit_s)
+                raise nothing_found(is_time_up=work_s() >= deadline, looked_at=sizes)
+            bound = floor_s(problem, demand, work_s() + ROUTE_SETTINGS.floor_limit_s)
             break
         sizing = filled_with_budget(problem, _filled(problem, answer))
         at, found = least_ttft_up_to(problem, sizing, demand, deadline, most)
@@ -107,12 +107,12 @@ UNDECIDED = Sizing((), ())
 
 def _serving(problem: Problem, demand: float, fathomed: list[Sizing], deadline: float) -> Sizing | None:
     """The best sizes by capacity that serve the demand and are not settled; None when there are none."""
-    if monotonic() > deadline or len(fathomed) == ROUTE_SETTINGS.most_sizings:
+    if work_s() > deadline or len(fathomed) == ROUTE_SETTINGS.most_sizings:
         return UNDECIDED
     loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     try:
         answer = solve(
-            problem, loads, ProgramGoal("rate", least_rate=demand, excluded=tuple(fathomed)), deadline - monotonic()
+            problem, loads, ProgramGoal("rate", least_rate=demand, excluded=tuple(fathomed)), deadline - work_s()
         )
     except UndecidedError:
         return UNDECIDED

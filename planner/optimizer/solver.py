@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from planner.errors import UndecidedError
 from planner.optimizer.capacity import Loads
 from planner.optimizer.formulation import ProgramGoal, RoutedProgram, Sizing, build
+from planner.optimizer.highs import is_out_of_steps, run_within
 from planner.optimizer.problem import Problem
 from planner.optimizer.time_limit import nothing_found
+from planner.work_clock import spend
 
 if TYPE_CHECKING:
     import pulp
@@ -24,8 +26,8 @@ NO_HEURISTICS = {
     "mip_allow_restart": False,
 }
 """These programs are small: their first points are found sooner without, and a search takes half the time."""
-LEAST_TIME_S = 1e-3
-"""HiGHS takes a negative time limit for none."""
+TERM_S = 2e-5
+"""What a term of a program takes to be handed over [s]."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +61,26 @@ def run_highs(program: RoutedProgram, time_limit_s: float) -> int:
 
     solver = pulp.HiGHS(
         msg=False,
-        timeLimit=max(time_limit_s, LEAST_TIME_S),
         gapRel=0.0,
         threads=1,
         mip_feasibility_tolerance=INTEGRALITY_TOLERANCE,
         random_seed=0,
         **NO_HEURISTICS,
     )
+    lp = program.lp
+    solver.createAndConfigureSolver(lp)
+    solver.buildSolverModel(lp)
+    spend(TERM_S * lp.solverModel.getNumNz())
+    run_within(lp.solverModel, time_limit_s, is_integer=True)
     try:
-        program.lp.solve(solver)
+        status, sol_status = solver.findSolutionValues(lp)
     except IndexError:
         # PuLP reads a value per variable even where HiGHS refused the model and holds none.
         raise UndecidedError(
             "the solver cannot take these numbers: some are too large or small beside others"
         ) from None
-    return int(program.lp.sol_status)
+    lp.assignStatus(status, sol_status)
+    return int(lp.sol_status)
 
 
 def answer(program: RoutedProgram, sol_status: int) -> RoutedOptimum | None:
@@ -83,8 +90,7 @@ def answer(program: RoutedProgram, sol_status: int) -> RoutedOptimum | None:
     if sol_status == pulp.LpSolutionInfeasible:
         return None
     if not _has_point(program):
-        is_time_up = program.lp.solverModel.getModelStatus().name == "kTimeLimit"
-        raise nothing_found(is_time_up=is_time_up, looked_at="the solver's steps")
+        raise nothing_found(is_time_up=is_out_of_steps(program.lp.solverModel), looked_at="the solver's steps")
     return RoutedOptimum(
         objective=float(pulp.value(program.lp.objective)),
         bound=_proven_bound(program),

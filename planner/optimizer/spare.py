@@ -17,7 +17,7 @@ def spare_notes(scenario: Scenario, classes: Classes, plan: Fleet, deadline: flo
         scenario: the question.
         classes: its requests.
         plan: the planned fleet.
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
     """
     kinds, ours = scenario.spare.survive, plan.cost.usd_per_hour
     if not kinds or scenario.objective != "min-cost" or ours is None:

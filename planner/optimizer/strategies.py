@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from math import inf, sqrt
-from time import monotonic
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from planner.optimizer.search import RoutedSolution
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_search import search as routed_search
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
+from planner.work_clock import let_wall_end, work_s
 
 FASTEST_PART = 0.6
 """Of the time, what the search for the highest rate may take; the rest is for the cheapest plan that reaches it."""
@@ -63,6 +63,7 @@ def searched(
         UndecidedError: when time is up, or so many sizes are looked at, without a plan.
     """
     _check_has_queueing_model(problem)
+    let_wall_end(time_limit_s)
     if not (all(_is_reached(problem, demand) for demand in problem.demands) and may_be_in_time(problem)):
         return None
     if problem.is_routed:
@@ -81,13 +82,13 @@ def searched(
     if problem.is_min_cost and laxer is not None:
         gap = max(gap, laxer.gap + AGAIN_GAP)
         return network_search(problem, time_limit_s, gap, bound=laxer.bound)
-    deadline = monotonic() + time_limit_s
+    deadline = work_s() + time_limit_s
     found = network_search(problem, time_limit_s if problem.is_min_cost else FASTEST_PART * time_limit_s, gap)
     if found is None or found.scale <= NOTHING:
         return None
     if problem.is_min_cost:
         return found
-    found = _faster(problem, found, monotonic() + FASTER_PART * max(deadline - monotonic(), 0.0))
+    found = _faster(problem, found, work_s() + FASTER_PART * max(deadline - work_s(), 0.0))
     return _cheapest_as_fast(problem, found, deadline, gap)
 
 
@@ -97,15 +98,15 @@ def _following(problem: Problem, time_limit_s: float, gap: float) -> Solution | 
     from planner.optimizer.network.period_by_period import period_by_period
     from planner.optimizer.network.search import network_search
 
-    deadline = monotonic() + time_limit_s
+    deadline = work_s() + time_limit_s
     pools = tuple(replace(pool, by_period=None) for pool in problem.pools)
     try:
         always = searched(replace(problem, pools=pools), ALWAYS_PART * time_limit_s, gap)
     except UndecidedError:
         always = None
-    left_s = max(deadline - monotonic(), 0.0)
-    first = always and period_by_period(problem, always, monotonic() + FIRST_PART * left_s, searched)
-    left_s = max(deadline - monotonic(), 0.0)
+    left_s = max(deadline - work_s(), 0.0)
+    first = always and period_by_period(problem, always, work_s() + FIRST_PART * left_s, searched)
+    left_s = max(deadline - work_s(), 0.0)
     found = network_search(problem, left_s, min(gap, FOLLOWING_GAP), first)
     return None if found is None or found.scale <= NOTHING else replace(found, always=always)
 
@@ -122,12 +123,12 @@ def _faster(problem: Problem, found: Solution, deadline: float) -> Solution:
     low, high = found.scale, max(found.bound, found.scale)
     top = high  # above, nothing was found
     for left in range(MOST_RATES, 0, -1):
-        if top - low <= CLOSE_RATE * top or monotonic() > deadline:
+        if top - low <= CLOSE_RATE * top or work_s() > deadline:
             break
         middle = sqrt(low * top)
         asked = problem.demanding(middle * problem.mean_req_per_s, "min-cost")
         try:
-            faster = network_search(asked, (deadline - monotonic()) / left, ANY_PLAN)
+            faster = network_search(asked, (deadline - work_s()) / left, ANY_PLAN)
         except UndecidedError:
             top = middle
             continue
@@ -143,7 +144,7 @@ def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: f
     """Among plans as fast as one that was found, the cheapest that is found until a deadline."""
     from planner.optimizer.network.search import network_search
 
-    scale, left_s = found.scale * (1 - RATE_TOLERANCE), deadline - monotonic()
+    scale, left_s = found.scale * (1 - RATE_TOLERANCE), deadline - work_s()
     if not problem.is_priced or left_s <= 0:
         return found
     asked = problem.demanding(scale * problem.mean_req_per_s, "min-cost")

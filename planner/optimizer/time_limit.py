@@ -2,9 +2,10 @@
 search says that ends without an answer."""
 
 from dataclasses import dataclass
-from time import monotonic
 
 from planner.errors import UndecidedError
+from planner.notes import Note, note
+from planner.work_clock import SLOWEST, let_wall_end, n_cut_offs, work_s
 
 
 @dataclass(frozen=True)
@@ -12,17 +13,18 @@ class TimeLimit:
     """When a command is to be done."""
 
     deadline: float
-    """`monotonic()` time to stop at."""
+    """`work_s()` time to stop at."""
 
     @classmethod
     def of(cls, seconds: float) -> "TimeLimit":
-        """The limit that is so many seconds away."""
-        return cls(monotonic() + seconds)
+        """The limit that is so many seconds of work away."""
+        let_wall_end(seconds)
+        return cls(work_s() + seconds)
 
     @property
     def left_s(self) -> float:
         """What is left [s]; 0 when time is up."""
-        return max(self.deadline - monotonic(), 0.0)
+        return max(self.deadline - work_s(), 0.0)
 
     def part_s(self, fraction: float) -> float:
         """What a step may take that has a fraction of what is left [s].
@@ -31,6 +33,17 @@ class TimeLimit:
         0.0
         """
         return fraction * self.left_s
+
+
+def wall_notes() -> list[Note]:
+    """Says where the clock on the wall ended a search of this command: counted work has the same end everywhere."""
+    if not n_cut_offs():
+        return []
+    text = (
+        f"this machine took more than {SLOWEST:g} times as long as the time limit allows work for, and the clock ended "
+        "the search: another run may find more"
+    )
+    return [note("ended-by-clock", text)]
 
 
 def nothing_found(*, is_time_up: bool, looked_at: str) -> UndecidedError:

@@ -7,7 +7,6 @@ from hashlib import sha256
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
-from time import monotonic
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import Problem, decided, planned_at, planning_problem, solved
@@ -15,6 +14,7 @@ from planner.results import BreakEvenResult, Fleet, Turn
 from planner.scenario import VERDICT, BreakEven, Scenario, parsed_key
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
+from planner.work_clock import work_s
 
 N_STEPS = 4
 """Values looked at on each side of the stated one, before the bracket of the first turn is halved."""
@@ -50,7 +50,7 @@ class Planner:
     known: dict[bytes, Fleet | None] = field(default_factory=dict)
     gaps: list[float] = field(default_factory=list)
     """Of the plans so far that are not proven to the last digit: distance of plan and bound [-]."""
-    started_s: float = field(default_factory=monotonic)
+    started_s: float = field(default_factory=work_s)
 
     def fleet(self, scenario: Scenario) -> Fleet | None:
         """The fleet; None where a value leaves none, or nothing that the roofline can time.
@@ -93,7 +93,7 @@ class Planner:
             self.gaps.append(gap)
 
     def _check_time(self) -> None:
-        if monotonic() - self.started_s > MOST_PLANS * self.time_limit_s:
+        if work_s() - self.started_s > MOST_PLANS * self.time_limit_s:
             raise UndecidedError("the time for break-evens is up")
 
 

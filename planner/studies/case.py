@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from planner.studies.inputs import citation, input_notes, measured_times, roofli
 from planner.studies.price_ratios import price_ratios
 from planner.studies.sensitivity import sensitivity
 from planner.units import gbps
+from planner.work_clock import work_s
 from planner.workload import RequestMix, weighted_quantile
 
 N_CURVE = 81
@@ -120,7 +120,7 @@ def _case_together(
     what = f"is not answered with the colocated pools.{scenario.colocated_pool}"
     if found := [scenario.problem(key, what, "leave it out") for key, is_asked in asked.items() if is_asked]:
         raise InputError(found)
-    question = question_of(scenario, data_dirs, monotonic() + time_limit_s)
+    question = question_of(scenario, data_dirs, work_s() + time_limit_s)
     plan = _plan_together(scenario, data_dirs, time_limit_s, say)
     compared = _compared(scenario, variants, data_dirs, time_limit_s, say)
     plans = {"plan": plan, scenario.capacity_rule: plan} | {one.name: one.plan for one in compared}

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from time import monotonic
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import solved
 from planner.optimizer.problem import Problem
 from planner.studies.handed import Handed, as_asked, searched
 from planner.studies.rounds import Candidate, Search, Tried, as_stated
+from planner.work_clock import work_s
 
 ERRORS = ((50.0, 0.26), (90.0, 0.32), (100.0, 0.57))
 """Up to a percentile, relative error of the predicted TTFT in 95 % of cases: the tandem of latency_models.md [-]."""
@@ -27,7 +27,7 @@ def cheaper(search: Search, kept: Tried) -> list[Candidate]:
         search: what is asked for.
         kept: the plan.
     """
-    handed, now = lax(search), monotonic()
+    handed, now = lax(search), work_s()
     until = now + SEARCH_PART * (search.judge.deadline - now)
     found = [one for sizes in _sizes(kept) if (one := _candidate(search, sizes, handed, until)) is not None]
     less = (one for one in found if one.badness < kept.badness * (1 - NOTHING))
@@ -70,7 +70,7 @@ def _stated(problem: Problem, n: dict[str, int]) -> dict[str, int]:
 
 def _candidate(search: Search, sizes: dict[str, int], handed: Handed, until: float) -> Candidate | None:
     """The plan of some sizes; None where there is none, or time is up."""
-    left_s = until - monotonic()
+    left_s = until - work_s()
     if left_s <= 0:
         return None
     try:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from time import monotonic
 
 from planner import executor
 from planner.errors import CheckFailedError
@@ -15,8 +14,11 @@ from planner.studies.planned import Planned
 from planner.studies.promises import STEP, Say, are_undecided, is_decided, promise, time_promises
 from planner.studies.validation import TOLERANCES, Enough, Executed, Pair, execute, judged, pairs
 from planner.units import percent
+from planner.work_clock import spend, work_s
 
 RATE = "throughput_req_per_s"
+REQUEST_S = 3e-6
+"""What a request takes to be run [s]."""
 RUN_ON_PART = 0.5
 """Of the time that is left for runs, what one of a settled system may take to decide."""
 
@@ -34,19 +36,19 @@ class Judge:
     precise_fraction: float = 0.0
     """Half of an interval over its figure, below which a promise is not run on for; 0: it is until it is decided."""
     deadline: float = inf
-    """`monotonic()` time beyond which nothing is begun."""
+    """`work_s()` time beyond which nothing is begun."""
 
     @property
     def is_over(self) -> bool:
         """Whether time is up."""
-        return monotonic() > self.deadline
+        return work_s() > self.deadline
 
     def is_late(self, began: float, run: RunFigures) -> bool:
         """Whether what was begun then could not be as long again in the time that is left.
 
         A run of a settled system leaves time to others, that decide sooner: it may take a part of what was left.
         """
-        now = monotonic()
+        now = work_s()
         part = 1.0 if run.is_transient else RUN_ON_PART
         return now + (now - began) > began + part * (self.deadline - began)
 
@@ -194,6 +196,19 @@ class Watched:
         )
 
 
+@dataclass
+class RunWork:
+    """Work of a run that is longer at every look at it, on the clock of work."""
+
+    n_requests: int = 0
+    """At the last look."""
+
+    def add(self, run: RunFigures) -> None:
+        """Count what came since the last look."""
+        spend(REQUEST_S * max(run.n_requests - self.n_requests, 0))
+        self.n_requests = run.n_requests
+
+
 def watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load: float, rate: float) -> Watched:
     """Run a plan, or a period of it, until what is promised is decided.
 
@@ -209,7 +224,7 @@ def watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load:
         InputError: it cannot be run.
         CheckFailedError: faults drop more requests than may be late.
     """
-    began = monotonic()
+    began = work_s()
 
     def of_rate(most: RunFigures) -> Promise:
         return promise(RATE, rate, most.throughput_req_per_s, most.intervals.get(RATE), 1, TOLERANCES[RATE])
@@ -217,10 +232,17 @@ def watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load:
     def of_times(run: RunFigures) -> tuple[Promise, ...]:
         return tuple(time_promises(stated, run))
 
-    enough = Enough(
-        lambda run: judge.is_enough(run, of_times(run)) or judge.is_late(began, run),
-        lambda most: judge.is_enough(most, (of_rate(most),)) or judge.is_late(began, most),
-    )
+    counted, counted_full = RunWork(), RunWork()
+
+    def is_enough(run: RunFigures) -> bool:
+        counted.add(run)
+        return judge.is_enough(run, of_times(run)) or judge.is_late(began, run)
+
+    def is_rate_enough(most: RunFigures) -> bool:
+        counted_full.add(most)
+        return judge.is_enough(most, (of_rate(most),)) or judge.is_late(began, most)
+
+    enough = Enough(is_enough, is_rate_enough)
     executed = execute(
         stated, plan, judge.question, load, judge.data_dirs, period=name, enough=enough, with_most=judge.sees_rate
     )

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from planner.scenario import Pool, Scenario
 from planner.schema import dotted
 from planner.ties import SOLVED, largest_first
 from planner.toml_lines import KeyPath
+from planner.work_clock import work_s
 
 FACTORS = (0.8, 0.9, 1.1, 1.2)
 UNITS = {"max-throughput": "req/s", "min-cost": "USD/h", "min-ttft": "s"}
@@ -167,7 +167,7 @@ def _kept_rate(problem: Problem, solution: RoutedSolution) -> float:
 def _retuned_rate(problem: Problem, solution: RoutedSolution, time_limit_s: float) -> float:
     """The most that fixed sizes serve with thresholds chosen anew, under the promise if there is one [req/s]."""
     if _promises(problem):
-        return best_goodput(problem, solution.sizing, monotonic() + time_limit_s).rate
+        return best_goodput(problem, solution.sizing, work_s() + time_limit_s).rate
     return most_of_sizes(problem, solution.sizing, solution)
 
 

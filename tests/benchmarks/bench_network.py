@@ -3,27 +3,24 @@
     python tests/benchmarks/bench_network.py [--seeds 1 2] [--limit SECONDS] [--hours 24] [--sites 4] [--kinds 5]
         [--models 3] [--scenario east-west] [--conversion] [--spread]
 
-The search has `--limit` seconds of the processor for a day, longer and shorter spans in proportion. Two commits are
-compared by their lines for the same scenario and seed.
+The search has `--limit` seconds of work for a day, longer and shorter spans in proportion. Two commits are compared by
+their lines for the same scenario and seed.
 """
 
 import argparse
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from statistics import median
 from time import process_time
-from unittest.mock import patch
 
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as commands have it
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from network_scenarios import scale_scenario
 
 from planner.errors import UndecidedError
-from planner.optimizer import network, planning_problem
+from planner.optimizer import planning_problem
 from planner.optimizer.network.search import network_search
 from planner.scenario import Scenario, read_scenario, scenario_path
 
@@ -36,19 +33,8 @@ def main() -> None:
     for n_hours in options.hours:
         drawn = [(f"seed {seed}", _drawn(seed, n_hours, options)) for seed in options.seeds]
         named = [(name, read_scenario(str(scenario_path(name)))) for name in options.scenario]
-        with _process_time_counted():
-            spent = [_one(name, scenario, options.limit * n_hours / 24) for name, scenario in named or drawn]
+        spent = [_one(name, scenario, options.limit * n_hours / 24) for name, scenario in named or drawn]
         print(f"{n_hours} hours: median {median(spent):.1f} CPU s, worst {max(spent):.1f} CPU s")
-
-
-@contextmanager
-def _process_time_counted() -> Iterator[None]:
-    """Every module of the search counts seconds of the processor instead of those of the wall."""
-    with ExitStack() as patches:
-        for found in iter_modules(network.__path__, f"{network.__name__}."):
-            if hasattr(module := import_module(found.name), "monotonic"):
-                patches.enter_context(patch.object(module, "monotonic", process_time))
-        yield
 
 
 def _drawn(seed: int, n_hours: int, options: argparse.Namespace) -> Scenario:
@@ -77,7 +63,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--hours", type=int, nargs="+", default=[24])
-    parser.add_argument("--limit", type=float, default=57.0, help="CPU seconds for the search of a day")
+    parser.add_argument("--limit", type=float, default=57.0, help="seconds of work for the search of a day")
     parser.add_argument("--sites", type=int, default=4)
     parser.add_argument("--kinds", type=int, default=5, help="kinds of accelerators")
     parser.add_argument("--models", type=int, default=3)

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from time import monotonic
 
 from planner.errors import InfeasibleError, InputError
 from planner.notes import Note, note
 from planner.optimizer.colocated.instances import ColocatedInstance, colocated_instances
 from planner.optimizer.layout_candidates import texts
 from planner.optimizer.problem import PoolSpec, Problem
+from planner.work_clock import work_s
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ def open_instances(problem: Problem, deadline: float) -> Choice:
 
     Args:
         problem: the question, of one model and one site that decodes; its pools on layouts that were chosen.
-        deadline: `monotonic()` time until which layouts are looked at, those of the plan first.
+        deadline: `work_s()` time until which layouts are looked at, those of the plan first.
 
     Returns:
         One for every size of its passes, on every layout of the plan's pools of that kind and every other that such a
@@ -41,7 +41,7 @@ def open_instances(problem: Problem, deadline: float) -> Choice:
         failure = error
     others, n_seen = _others(problem), 0
     for spec in others:
-        if monotonic() >= deadline:
+        if work_s() >= deadline:
             break
         n_seen += 1
         try:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor
-from time import monotonic
 from typing import Any
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
@@ -28,6 +27,7 @@ from planner.optimizer.problem import LARGEST_POOL, Problem
 from planner.results import AtBest, Baseline, Cost, Fleet, Latency, PoolPlan
 from planner.ties import largest_first
 from planner.units import SECONDS_PER_HOUR
+from planner.work_clock import work_s
 
 COLOCATED = ("cheapest-colocated", "equal-bill-colocated", "colocated")
 """Names of these fleets, the one that says most of a demand first."""
@@ -76,7 +76,7 @@ def colocated_opponents(
     Args:
         problem: the question.
         plan: the planned fleet.
-        deadline: `monotonic()` time for all of them together.
+        deadline: `work_s()` time for all of them together.
         names: those that are asked for; None: all.
 
     Returns:
@@ -90,7 +90,7 @@ def colocated_opponents(
     try:
         _check(problem)
         promise = Promise.of(problem, deadline)
-        chosen = open_instances(problem, monotonic() + LAYOUTS_PART * (deadline - monotonic()))
+        chosen = open_instances(problem, work_s() + LAYOUTS_PART * (deadline - work_s()))
     except (InputError, InfeasibleError) as error:
         impossible = frozenset(asked) if isinstance(error, InfeasibleError) else frozenset[str]()
         return Opponents(notes=(_missing(POOL, error),), impossible=impossible)

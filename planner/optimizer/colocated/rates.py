@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil, inf
-from time import monotonic
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from planner.queueing import (
     kept_full,
     steady_pass_s,
 )
+from planner.work_clock import spend, work_s
 
 BUSIEST = 0.99
 """Utilisation up to which waits are computed."""
@@ -29,6 +29,8 @@ CLOSE = 8e-3
 """Of a rate at which a promise breaks: how close it is found."""
 FIRST_TRIED, MOST_TRIED = 0.9, 16
 ROUNDING = 1e-9
+QUEUE_S = 0.05
+"""What the queue of a colocated pool takes to be solved [s]."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Promise:
 
     def check_time(self) -> None:
         """Raises UndecidedError where time is up."""
-        if monotonic() >= self.deadline:
+        if work_s() >= self.deadline:
             raise UndecidedError("nothing was found in the time")
 
 
@@ -110,6 +112,7 @@ def _excess(one: ColocatedInstance, promise: Promise, n: int, rate: float) -> fl
     promise.check_time()
     q, worst = promise.percentile / 100, -1.0
     for load in one.loads:
+        spend(QUEUE_S)
         found = queue_of(load, n, rate)
         if found is None or promise.ttft_s is None:
             return inf

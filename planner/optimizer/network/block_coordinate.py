@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.optimizer.highs import run_within
 from planner.optimizer.network.block_structure import Floats, Indices, block_program, blocks_of, matrix_of
 from planner.optimizer.network.rows import Rows
 from planner.ties import largest_first
@@ -57,7 +58,7 @@ class _Program:
 
     @cached_property
     def _solver(self) -> highspy.Highs:
-        return self.rows.solver(self.time_limit_s, self.gap)
+        return self.rows.solver(self.gap)
 
     @cached_property
     def _limits(self) -> Floats:
@@ -78,8 +79,7 @@ class _Program:
             self._solver.changeRowBounds(row, self.rows.row_lows[row], float(limits[row]))
         self._limits[:] = limits
         self._solver.changeColsBounds(len(columns), columns.astype(np.int32), bounds.lows, bounds.highs)
-        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + self.time_limit_s)
-        self._solver.run()
+        run_within(self._solver, self.time_limit_s, any(self.rows.integers))
         is_found = self._solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         return np.array(self._solver.getSolution().col_value) if is_found else None
 

@@ -5,11 +5,9 @@ come from sizes first, period by period (`ruin_and_recreate`), or from threshold
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from math import inf
-from time import monotonic
 
 import numpy as np
 
@@ -39,6 +37,7 @@ from planner.optimizer.network.shared_units import shared_units
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
+from planner.work_clock import work_s
 
 
 def decomposed_search(state: SearchState, time_limit_s: float, deadline: float) -> bool:
@@ -47,7 +46,7 @@ def decomposed_search(state: SearchState, time_limit_s: float, deadline: float) 
     Args:
         state: the search; its bound, its best plan and its arcs are updated.
         time_limit_s: time of the whole search [s].
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
 
     Returns:
         False where the relaxation of the bound has no solution: then there is no plan.
@@ -63,14 +62,12 @@ def decomposed_search(state: SearchState, time_limit_s: float, deadline: float) 
         first = [] if day is None else day.binding_periods()[: SETTINGS.most_binding_periods]
         binding = [s for s in first if s not in peaks]
         state.active = peaks + binding[: max(SETTINGS.most_bound_periods - len(peaks), 0)]
-        with ThreadPoolExecutor(1) as aside:
-            bounding = aside.submit(_bound, state, dict(state.segments), day, deadline)
-            if day is not None:
-                if state.problem.scenario.routing.role_conversion and is_separable_by_period(state.problem):
-                    _start_with_fixed_roles(state, stop - (1 - SETTINGS.fixed_roles_time_share) * time_limit_s)
-                _recreate_from_relaxations(state, days, stop)
-            if not bounding.result():
-                return False
+        if not _bound(state, day, work_s() + SETTINGS.bound_time_share * _left_s(deadline)):
+            return False
+        if day is not None:
+            if state.problem.scenario.routing.role_conversion and is_separable_by_period(state.problem):
+                _start_with_fixed_roles(state, stop - (1 - SETTINGS.fixed_roles_time_share) * time_limit_s)
+            _recreate_from_relaxations(state, days, stop)
         if day is not None and state.best is None:
             _relax_and_fix(state, sorted(peaks + binding), time_limit_s, deadline)
             improve_by_ruin_and_recreate(state, day.used_segments(), day.period_prices(), None, stop)
@@ -119,10 +116,13 @@ def _sizes(state: SearchState, day: Relaxation) -> Pieces:
     return pieces
 
 
-def _bound(state: SearchState, segments: Segments, day: Relaxation | None, deadline: float) -> bool:
-    """Raise the bound to that of the tightest relaxation; False where this has no solution."""
+def _bound(state: SearchState, day: Relaxation | None, deadline: float) -> bool:
+    """Raise the bound to that of the tightest relaxation that is solved in time; False where it has no solution."""
     mixed_thresholds = {} if day is None else day.mixed_thresholds()
-    found = tightest_relaxation(state.optimistic, tuple(state.active), segments, mixed_thresholds, deadline)
+    try:
+        found = tightest_relaxation(state.optimistic, tuple(state.active), state.segments, mixed_thresholds, deadline)
+    except UndecidedError:
+        return True
     if found is not None:
         state.bound = max(state.bound, found.lagrangian_bound() + use_outside_program(state))
     return found is not None
@@ -154,7 +154,7 @@ def _day_relaxations(state: SearchState, deadline: float) -> list[Relaxation]:
 
 
 def _left_s(deadline: float) -> float:
-    return deadline - monotonic()
+    return deadline - work_s()
 
 
 def _first_plan(state: SearchState, day: Relaxation, deadline: float) -> RuinAndRecreate | None:
@@ -192,15 +192,15 @@ def improve_by_ruin_and_recreate(
         segments: where roles change, segments of the sizes of every pool.
         period_prices: weight of every period at first, shape (periods,).
         last: a plan to go on from where no plan is within its SLOs yet; None: the best plan.
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
         most_in_vain: steps in a row without a gain, after which a plan is judged; the search ends with a plan that is
             no better than the one before.
 
     Source:
         Ruin and recreate (Schrimpf et al. 2000).
     """
-    shared, begun_at, seeds = shared_units(state.problem), monotonic(), count()
-    while is_separable_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
+    shared, begun_at, seeds = shared_units(state.problem), work_s(), count()
+    while is_separable_by_period(state.problem) and state.gap > state.target and work_s() < deadline:
         if last is not None:
             # A plan that misses an SLO needs more of the same.
             units, operations = last.units, last.operations()
@@ -219,8 +219,8 @@ def improve_by_ruin_and_recreate(
         if not recreate.start_from(units):
             return
         recreate.drop_idle_units()
-        judged_at, in_vain = min(monotonic() + SETTINGS.judge_time_share * (deadline - begun_at), deadline), 0
-        while last is None and in_vain < most_in_vain and state.gap > state.target and monotonic() < judged_at:
+        judged_at, in_vain = min(work_s() + SETTINGS.judge_time_share * (deadline - begun_at), deadline), 0
+        while last is None and in_vain < most_in_vain and state.gap > state.target and work_s() < judged_at:
             in_vain += 1
             if recreate.step():
                 in_vain = 0

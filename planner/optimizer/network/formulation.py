@@ -16,6 +16,7 @@ from planner.optimizer.network.rows_of_routes import (
 )
 from planner.optimizer.network.rows_of_stock import bound_accelerators, bound_families, own_accelerators
 from planner.optimizer.network.rows_of_work import bound_decode_slots, bound_prefill_work
+from planner.work_clock import spend
 
 ROWS = (
     serve_demand,
@@ -40,6 +41,8 @@ ROWS = (
     bound_budget,
 )
 """Every family of rows, in the order they are added."""
+TERM_S = 1.1e-5
+"""What a term of the rows takes to be added [s]."""
 
 
 def build(spec: ProgramSpec) -> MixedIntegerProgram:
@@ -61,6 +64,7 @@ def build(spec: ProgramSpec) -> MixedIntegerProgram:
     for add in ROWS:
         add(program)
     _objective(program)
+    spend(TERM_S * len(program.rows.columns))
     return program
 
 

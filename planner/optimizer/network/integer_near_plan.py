@@ -1,7 +1,6 @@
 """The integer program near a plan: it confirms shadow prices that linear programs found."""
 
 from dataclasses import dataclass
-from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import Cell, mix_of
@@ -15,6 +14,7 @@ from planner.optimizer.network.search import peak_situations
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
+from planner.work_clock import work_s
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class IntegerProgramNearPlan:
 
         Args:
             problem: the base problem, or one with a raised limit.
-            deadline: `monotonic()` time to stop at.
+            deadline: `work_s()` time to stop at.
 
         Returns:
             Bound and objective as programs minimise it; None where no solution was found in time.
@@ -40,13 +40,13 @@ class IntegerProgramNearPlan:
             The peak periods are in the program; what use costs in the others is that of the plan's flows, scaled.
         """
         situations = self._situations(problem)
-        if monotonic() > deadline or len(problem.pools) * len(situations) > SETTINGS.most_price_sizes:
+        if work_s() > deadline or len(problem.pools) * len(situations) > SETTINGS.most_price_sizes:
             return None
         loads = NetworkLoads(problem, gbps=tuple(self._gbps(problem)))
         points, near_sizes = self._points(loads, situations), dict(enumerate(largest_sizes(problem, self.solution)))
         spec = ProgramSpec(loads, situations, points, self._segments(problem), True, near_sizes=near_sizes)
         try:
-            found = build(spec).rows.solved(deadline - monotonic(), SETTINGS.price_gap)
+            found = build(spec).rows.solved(deadline - work_s(), SETTINGS.price_gap)
         except UndecidedError:
             return None
         if found is None:

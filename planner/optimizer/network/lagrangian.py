@@ -11,9 +11,7 @@ Source:
     Lagrangian relaxation (Geoffrion 1974, "Lagrangean relaxation for integer programming"; Fisher 1981).
 """
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -66,7 +64,7 @@ class LagrangianRelaxation:
         return total
 
     def chosen(self, time_limit_s: float, gap: float) -> Floats:
-        """Columns that every large block has when it is solved by itself with integers; blocks are solved in parallel.
+        """Columns that every large block has when it is solved by itself with integers.
 
         Args:
             time_limit_s: longest time for one block [s].
@@ -76,17 +74,10 @@ class LagrangianRelaxation:
             Every column, shape (columns,).
         """
         values = self.values.copy()
-        # The largest block first: what runs last should be short.
-        parts = sorted(
-            (part for part in self._parts if part[0].size > SETTINGS.block_integer_columns),
-            key=lambda part: -part[0].size,
-        )
-        programs = [self._program(*part) for part in parts]
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
-            solutions = list(threads.map(lambda program: program.bounded(time_limit_s, gap)[1], programs))
-        for (columns, _), solution in zip(parts, solutions, strict=True):
-            if solution is not None:
-                values[columns] = solution[: columns.size]
+        for columns, kept in self._parts:
+            if columns.size > SETTINGS.block_integer_columns:
+                _, solution = self._program(columns, kept).bounded(time_limit_s, gap)
+                values[columns] = values[columns] if solution is None else solution[: columns.size]
         return values
 
     @cached_property

@@ -32,6 +32,7 @@ from planner.optimizer.network.cells import Array, Use, end_of, lengths_between
 from planner.optimizer.network.loads import N_AT_ONCE, NetworkLoads
 from planner.optimizer.network.shortest_waits import shortest_waits
 from planner.queueing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
+from planner.work_clock import spend
 
 SIZE_STEP = 4.0
 """Ratio of the sizes of pools at which rows are exact: between them they are within a part in a hundred."""
@@ -42,6 +43,8 @@ WAITING_LATE = 0.1
 NEARBY = 0.995
 """Of a load: another one, to see how fast late requests become more."""
 LEAST_SLOPE = 1e-9
+TANGENT_S = 3e-4
+"""What a tangent takes to be found [s]."""
 
 
 class LateUse(NamedTuple):
@@ -168,6 +171,7 @@ def _find(
         slopes = np.maximum((late - nearby) / np.maximum((1 - NEARBY) * busy, LEAST_SLOPE), LEAST_SLOPE)[:, 0]
         limits = most_timely_servers(loads.grid * places, batch, 1 / slopes, factors, peakedness) / places
         limits = np.minimum(limits, loads.most_stable)
+        spend(TANGENT_S * len(some))
         loads.known.update(zip(some, zip(limits, (1 / slopes).tolist(), strict=True), strict=True))
 
 

@@ -22,11 +22,14 @@ from planner.optimizer.problem import Arc, ClassSpec, Part
 from planner.queueing import QueuedRequests, most_busy_servers
 from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
+from planner.work_clock import spend
 
 LINK_BUSY = 0.7
 """Greatest mean use of a link under an SLO: a transfer then takes three times as long as on an idle link."""
 MOST_STABLE = 0.998
 """Greatest use of a pool none of whose requests can miss an SLO: its queue still has a steady state."""
+LIMIT_S = 1e-4
+"""What a limit of a use takes to be found [s]."""
 N_AT_ONCE = 64
 """Limits that are found together: some megabytes of tables."""
 DECODE_TIME = 0.1
@@ -119,6 +122,7 @@ class NetworkLoads(RequestLoads):
             queues, allowances = zip(*(waiting[key] for key in some), strict=True)
             batch = QueuedRequests.batch(queues)
             limits = most_busy_servers(self.grid * places, batch, np.array(allowances), *waits) / places
+            spend(LIMIT_S * len(some))
             self.known.update(zip(some, limits, strict=True))
 
     def _busy_key(self, stream: int, arc: Arc, part: Part, cell: Cell) -> tuple[object, ...]:

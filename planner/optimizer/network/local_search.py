@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, log
-from time import monotonic
 
 import numpy as np
 
@@ -35,8 +34,11 @@ from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.queueing import late_fraction
 from planner.ties import largest
+from planner.work_clock import spend, work_s
 
 TOLERANCE = 1e-9
+FLOW_S = 3e-4
+"""What a flow takes to be judged on the way [s]."""
 Sizes = tuple[int, ...]
 
 
@@ -120,7 +122,7 @@ def at_highest_scale(loads: NetworkLoads, solution: Solution, least_scale: float
         loads: coefficients, with the bandwidth that transfers count with.
         solution: the plan; it may miss SLOs.
         least_scale: a scale that another plan serves within its SLOs [-].
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
 
     Returns:
         The plan at that scale; None where it is not higher.
@@ -153,7 +155,7 @@ def repaired(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, 
         loads: coefficients, with the bandwidth that transfers count with.
         solution: where the search begins; it may miss SLOs.
         most_usd_per_hour: what the plan may cost [USD/h], or its accelerators where prices are missing.
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
 
     Returns:
         The plan; None where none was found below that cost.
@@ -163,7 +165,7 @@ def repaired(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, 
         moves = LocalSearch(replace(loads, slo_factors=tuple(slo_factors)), solution.ports, deadline, caution)
         found = moves.repaired(candidate, most_usd_per_hour)
         found = None if found is None else moves.shrunk(found)
-        if found is None or monotonic() > deadline or moves.usd_per_hour(found) > most_usd_per_hour - TOLERANCE:
+        if found is None or work_s() > deadline or moves.usd_per_hour(found) > most_usd_per_hour - TOLERANCE:
             return None
         candidate, broken = found, classes_missing_slo(loads.problem, found.operations, solution.ports)
         if not broken:
@@ -184,7 +186,7 @@ class LocalSearch:
     Args:
         loads: coefficients, with the factors on SLOs that the closed form needs.
         ports: ports of every tier of every link [count].
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
         caution: 0 for the shortest waits that the closed form may stand for, 1 for its own [fraction].
     """
 
@@ -230,7 +232,7 @@ class LocalSearch:
             violation = self._violation(candidate)
             if violation <= TOLERANCE:
                 return candidate
-            if monotonic() > self._deadline or self.usd_per_hour(candidate) > most_usd_per_hour:
+            if work_s() > self._deadline or self.usd_per_hour(candidate) > most_usd_per_hour:
                 return None
             gains = [
                 ((violation - self._violation(f)) / max(self._usd[i], TOLERANCE), f) for i, f in self._larger(candidate)
@@ -257,7 +259,7 @@ class LocalSearch:
             candidate: a plan without violations.
         """
         is_changed = True
-        while is_changed and monotonic() < self._deadline:
+        while is_changed and work_s() < self._deadline:
             is_changed = False
             for smaller in self._smaller(candidate):
                 found = self.rerouted(candidate.with_sizes(smaller))
@@ -267,7 +269,7 @@ class LocalSearch:
                 ):
                     candidate, is_changed = found, True
                     break
-                if monotonic() > self._deadline:
+                if work_s() > self._deadline:
                     break
         return candidate
 
@@ -279,7 +281,7 @@ class LocalSearch:
             ports: ports of every tier of every link [count].
         """
         for i in sorted(range(len(self._usd)), key=lambda i: -self._usd[i]):
-            while candidate.sizes[i] > self._problem.pools[i].min_instances and monotonic() < self._deadline:
+            while candidate.sizes[i] > self._problem.pools[i].min_instances and work_s() < self._deadline:
                 found = candidate.with_sizes(_changed(candidate.sizes, {i: -1}))
                 full = (n * MOST_STABLE < b for one in found.operations for n, b in self._filled(one))
                 if any(full) or classes_missing_slo(self._problem, found.operations, ports):
@@ -330,7 +332,7 @@ class LocalSearch:
         """
         violation = self._violation(candidate)
         for _ in range(SETTINGS.most_moves):
-            if violation <= TOLERANCE or monotonic() > self._deadline:
+            if violation <= TOLERANCE or work_s() > self._deadline:
                 break
             found = self._best_reroute(candidate)
             then = self._violation(found)
@@ -375,6 +377,7 @@ class LocalSearch:
         return self._known[key]
 
     def _violation_found(self, one: PeriodOperation) -> float:
+        spend(FLOW_S * len(one.flows))
         over = self._decode_overload(one) + self._link_overload(one)
         late: dict[int, float] = {}
         rates: dict[int, float] = {}

@@ -1,7 +1,6 @@
 """Shadow prices of a network: what one more unit of a limit is worth, by linear programs and by integer ones."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import Cell
@@ -17,6 +16,7 @@ from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.results import Bottleneck, PlannedAgain
 from planner.ties import SOLVED, largest_first
+from planner.work_clock import work_s
 
 NO_WORTH = 1e-6
 """Change of the objective, as a part of it, below which a limit does not bind."""
@@ -50,7 +50,7 @@ def network_bottlenecks(
     Source:
         Shadow prices by solving perturbed linear programs again (Bertsimas and Tsitsiklis 1997, chapter 5).
     """
-    deadline = monotonic() + limit_s
+    deadline = work_s() + limit_s
     found: list[tuple[Bottleneck, RaisedLimit, Problem]] = []
     for base, changes in _changes(problem, solution):
         found += _prices(base, solution, changes, deadline)
@@ -101,7 +101,7 @@ def _confirmed(
 
     A limit that is worth nothing at the thresholds of the plan may be worth something at others.
     """
-    deadline = monotonic() + limit_s
+    deadline = work_s() + limit_s
     bases: dict[int, tuple[float, float] | None] = {}
     for bottleneck, more, base in sorted(found, key=lambda item: item[0].shadow_price == 0):
         if id(base) not in bases:
@@ -144,7 +144,7 @@ def _relaxed_optimum(
     problem: Problem, sizes: Sequence[int], cells: Mapping[tuple[int, int], list[Cell]], deadline: float
 ) -> float | None:
     """The optimum with sizes that may be fractions; None where there is none, or time is up."""
-    if monotonic() > deadline:
+    if work_s() > deadline:
         return None
     is_small = len(problem.pools) * len(problem.periods) <= SETTINGS.all_periods_sizes
     everything = [Situation(p) for p in range(len(problem.periods))]
@@ -152,7 +152,7 @@ def _relaxed_optimum(
     pieces = {i: [_near(pool, n)] for i, (pool, n) in enumerate(zip(problem.pools, sizes, strict=True))}
     program = build(ProgramSpec(NetworkLoads(problem), situations, cells, pieces))
     try:
-        found = program.rows.solved(deadline - monotonic(), 0.0, integers=())
+        found = program.rows.solved(deadline - work_s(), 0.0, integers=())
     except UndecidedError:
         return None
     return None if found is None else found.objective

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.cost import rent_usd_per_hour, use_usd_per_hour
@@ -11,6 +10,7 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.rent import is_kept_up, starts, times_within
 from planner.optimizer.sized import with_ports, within
 from planner.optimizer.solution import Solution
+from planner.work_clock import work_s
 
 Search = Callable[[Problem, float], Solution | None]
 
@@ -24,12 +24,12 @@ def period_by_period(problem: Problem, always: Solution, deadline: float, search
     Args:
         problem: a problem that follows its periods.
         always: its best plan with all pools rented at all times.
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
         search: finds the plan of a problem in so many seconds.
     """
     n_left, operations = len(problem.periods), list[PeriodOperation]()
     for p, known in enumerate(always.operations):
-        part_s = max(deadline - monotonic(), 0.0) / n_left
+        part_s = max(deadline - work_s(), 0.0) / n_left
         operations.append(_planned(problem, always, p, part_s, search) or known)
         n_left -= 1
     found = _kept_up(problem, operations)

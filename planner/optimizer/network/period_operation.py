@@ -15,12 +15,15 @@ from planner.optimizer.problem import Arc, Part, Problem
 from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv
 from planner.roofline import exposed_transfer_s
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
+from planner.work_clock import spend
 
 N_KINDS = 1024
 """Requests that stand for the lengths of a class where its TTFT is found."""
 FULL = 1 - 1e-6
 """Use of a queue beyond which it has no steady state worth speaking of."""
 TINY = 1e-9
+FLOW_S = 3e-3
+"""What the waits of a flow take to be found, most of it to solve queues that were not met before [s]."""
 
 
 class Flow(NamedTuple):
@@ -303,6 +306,7 @@ def late_fractions(period: PeriodWaits) -> dict[int, float]:
         period: a period with its waits.
     """
     problem, found = period.problem, {}
+    spend(FLOW_S * len(period.kinds))
     for c, spec in enumerate(problem.classes):
         mine = [q for q, stream in enumerate(problem.streams) if stream.request_class == c]
         if spec.ttft_s is not None and sum(period.operation.rate_of(q) for q in mine) > TINY:

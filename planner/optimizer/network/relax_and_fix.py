@@ -11,7 +11,6 @@ Source:
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from time import monotonic
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from planner.optimizer.network.refinement import memory_thresholds, segments_aro
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.problem import Situation
 from planner.optimizer.settings import SETTINGS
+from planner.work_clock import work_s
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RelaxAndFix:
     step_s: float
     """Longest time of a step [s]."""
     deadline: float
-    """`monotonic()` time to stop at."""
+    """`work_s()` time to stop at."""
 
     def thresholds(self, situations: Sequence[Situation]) -> Cells:
         """A threshold and an allowance for every group in some periods, all chosen together.
@@ -122,7 +122,7 @@ class RelaxAndFix:
         columns: Collection[int] | None = set(program.cell_choices.values()) if near is None else None
         gap = SETTINGS.cells_gap if near is None else SETTINGS.sizes_gap
         try:
-            found = program.rows.solved(min(self.step_s, self.deadline - monotonic()), gap, integers=columns)
+            found = program.rows.solved(min(self.step_s, self.deadline - work_s()), gap, integers=columns)
         except UndecidedError:
             return None
         return None if found is None else (program, found)

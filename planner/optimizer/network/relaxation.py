@@ -10,7 +10,6 @@ Source:
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.problem import Situation
 from planner.optimizer.settings import SETTINGS
 from planner.ties import SOLVED, largest_first
+from planner.work_clock import work_s
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def tightest_relaxation(
         situations: the periods.
         segments: segments of the sizes of every pool.
         mixed_thresholds: thresholds that matter, by group and period [tokens].
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
 
     Returns:
         The last relaxation that was solved; None where one has no solution, and so there is no plan.
@@ -238,7 +238,7 @@ def tightest_relaxation(
         offers = {at: merged_cells(cells, near[at]) for at, cells in finest.items()}
         try:
             program = relaxed_program(loads, situations, segments, offers, shares_lateness=True)
-            found = solved_relaxation(program, deadline - monotonic())
+            found = solved_relaxation(program, deadline - work_s())
         except UndecidedError:
             if relaxation is None:
                 raise

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.optimizer.highs import is_out_of_steps, run_within
 from planner.optimizer.time_limit import nothing_found
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ Terms = Iterable[tuple[int, float]]
 INTEGRALITY_TOLERANCE = 1e-6
 MANY_COLUMNS = 5_000
 """From here on interior points, with crossover, are faster than the simplex method on programs without integers."""
-LEAST_TIME_S = 1e-3
-"""HiGHS takes a negative time limit for none."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +118,13 @@ class Rows:
             starts.append(len(columns))
         self.starts, self.columns, self.factors = starts, columns, factors
 
-    def solver(self, time_limit_s: float, gap: float) -> highspy.Highs:
+    def solver(self, gap: float) -> highspy.Highs:
         """HiGHS with the program, to be solved many times with other bounds.
 
         Args:
-            time_limit_s: time that a run may take [s].
             gap: relative distance of solution and bound at which it may stop [fraction].
         """
-        return self._highs(time_limit_s, gap, self.integers)
+        return self._highs(gap, self.integers)
 
     def solved(
         self,
@@ -138,7 +136,7 @@ class Rows:
         """The best solution found and the bound proven.
 
         Args:
-            time_limit_s: time that HiGHS may take [s].
+            time_limit_s: work that HiGHS may take [s].
             gap: relative distance of solution and bound at which it may stop [fraction].
             start: values of integer columns to begin from; they need not be feasible.
             integers: the only columns that must be integer, if not all that are declared so.
@@ -152,17 +150,17 @@ class Rows:
         import highspy
 
         is_integer = self.integers if integers is None else [column in integers for column in range(len(self.integers))]
-        solver = self._highs(time_limit_s, gap, is_integer)
+        solver = self._highs(gap, is_integer)
         if start:
             indices, values = np.array(list(start), np.int32), np.array(list(start.values()))
             solver.setSolution(len(start), indices, values)
-        solver.run()
+        run_within(solver, time_limit_s, any(is_integer))
         status, info = solver.getModelStatus(), solver.getInfo()
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
             return None
-        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            is_time_up = status == highspy.HighsModelStatus.kTimeLimit
-            raise nothing_found(is_time_up=is_time_up, looked_at="the solver's steps")
+        is_found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        if not is_found or (not any(is_integer) and status != highspy.HighsModelStatus.kOptimal):
+            raise nothing_found(is_time_up=is_out_of_steps(solver), looked_at="the solver's steps")
         value, solution = float(info.objective_function_value), solver.getSolution()
         if not any(is_integer):
             return ProgramSolution(value, value, np.array(solution.col_value), np.array(solution.row_dual))
@@ -172,7 +170,7 @@ class Rows:
         """A bound, however short the time, and the best solution found.
 
         Args:
-            time_limit_s: time that HiGHS may take [s].
+            time_limit_s: work that HiGHS may take [s].
             gap: relative distance of solution and bound at which it may stop [fraction].
 
         Returns:
@@ -180,8 +178,8 @@ class Rows:
         """
         import highspy
 
-        solver = self._highs(time_limit_s, gap, self.integers)
-        solver.run()
+        solver = self._highs(gap, self.integers)
+        run_within(solver, time_limit_s, any(self.integers))
         info = solver.getInfo()
         if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
             return inf, None
@@ -200,15 +198,14 @@ class Rows:
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.lp"
-            self._highs(1.0, 0.0, self.integers).writeModel(str(path))
+            self._highs(0.0, self.integers).writeModel(str(path))
             return path.read_text()
 
-    def _highs(self, time_limit_s: float, gap: float, integers: Sequence[bool]) -> highspy.Highs:
+    def _highs(self, gap: float, integers: Sequence[bool]) -> highspy.Highs:
         import highspy
 
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("time_limit", max(time_limit_s, LEAST_TIME_S))
         solver.setOptionValue("mip_rel_gap", gap)
         solver.setOptionValue("mip_feasibility_tolerance", INTEGRALITY_TOLERANCE)
         solver.setOptionValue("threads", 1)

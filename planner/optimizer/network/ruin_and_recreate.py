@@ -12,7 +12,6 @@ Source:
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from planner.optimizer.network.relax_and_fix import RelaxAndFix
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
+from planner.work_clock import work_s
 
 NOTHING = 1e-6
 
@@ -66,7 +66,7 @@ def ruin_and_recreate(
         offers: thresholds that periods may choose.
         order: weight of every period at first, shape (periods,).
         units: sizes that are about right, shape (units,).
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
         seed: seed of what is taken out.
     """
     problem, shared, periods = heuristic.loads.problem, shared_units(heuristic.loads.problem), []
@@ -104,7 +104,7 @@ class RuinAndRecreate:
         shared: the units that periods share; their cost is minimised.
         periods: the subproblem of every period.
         order: weight of every period at first, shape (periods,).
-        deadline: `monotonic()` time to stop at.
+        deadline: `work_s()` time to stop at.
         seed: seed of what is taken out.
     """
 
@@ -139,7 +139,7 @@ class RuinAndRecreate:
             Whether units that fit every period were found in time.
         """
         came_first: set[int] = set()
-        while monotonic() < self._deadline:
+        while work_s() < self._deadline:
             units = np.clip(units, self._least, self._most)
             found = self._recreated(units, np.inf)
             if found is not None:
@@ -156,7 +156,7 @@ class RuinAndRecreate:
     def drop_idle_units(self) -> None:
         """Take out every single unit that no period needs, the dearest first."""
         for u in np.argsort(-self._usd, kind="stable"):
-            while self.units[u] > self._least[u] and monotonic() < self._deadline:
+            while self.units[u] > self._least[u] and work_s() < self._deadline:
                 units = self.units.copy()
                 units[u] -= 1
                 if not self._is_taken(self._points_of_all(units), units):
@@ -217,14 +217,14 @@ class RuinAndRecreate:
         """Units that every period fits, with a rent below a cost, and the columns of every period."""
         values: dict[int, Array] = {}
         for p in self._order():
-            if monotonic() > self._deadline:
+            if work_s() > self._deadline:
                 return None
             period = self.periods[p]
             known = self.values[p] if self.values else None
             found = period.solution_at(units, known)
             self._failed[p] += found is None
             while found is None:
-                more = period.cheapest_addition(units, self._most, known) if monotonic() < self._deadline else None
+                more = period.cheapest_addition(units, self._most, known) if work_s() < self._deadline else None
                 added, known = (None, known) if more is None else more
                 units = units if added is None else units + added
                 if self._usd @ units >= cost:
@@ -239,7 +239,7 @@ class RuinAndRecreate:
     def _points_of_all(self, units: Units) -> list[Array] | None:
         values: dict[int, Array] = {}
         for p in self._order():
-            found = self.periods[p].solution_at(units, self.values[p]) if monotonic() < self._deadline else None
+            found = self.periods[p].solution_at(units, self.values[p]) if work_s() < self._deadline else None
             if found is None:
                 self._failed[p] += 1
                 return None

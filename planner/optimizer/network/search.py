@@ -11,7 +11,6 @@ Large networks are decomposed instead, see `decomposed_search`.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +41,7 @@ from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.optimizer.time_limit import nothing_found
 from planner.ties import first_largest
+from planner.work_clock import work_s
 
 TINY = 1e-7
 
@@ -89,17 +89,17 @@ def network_search(
         Branch and bound (Land and Doig 1960) over thresholds; periods and losses join with their columns and rows as in
         column-and-constraint generation (Zeng and Zhao 2013).
     """
-    deadline = monotonic() + time_limit_s
+    deadline = work_s() + time_limit_s
     state = _begun(problem, gap, time_limit_s, deadline)
     state.best = state.best or first
     state.bound = state.bound if bound is None else max(state.bound, state.sign * bound)
     if not _searched(state, gap, time_limit_s, deadline):
         return None
-    if state.best is None and (monotonic() >= deadline or gap >= ANY_PLAN or state.is_large):
-        raise nothing_found(is_time_up=monotonic() >= deadline, looked_at=f"{SETTINGS.max_rounds} rounds")
+    if state.best is None and (work_s() >= deadline or gap >= ANY_PLAN or state.is_large):
+        raise nothing_found(is_time_up=work_s() >= deadline, looked_at=f"{SETTINGS.max_rounds} rounds")
     if state.best is None:  # points of wide cells may do where those of fine ones do not
-        first = network_search(problem, deadline - monotonic(), ANY_PLAN)
-        return first and network_search(problem, deadline - monotonic(), gap, first, state.sign * state.bound)
+        first = network_search(problem, deadline - work_s(), ANY_PLAN)
+        return first and network_search(problem, deadline - work_s(), gap, first, state.sign * state.bound)
     return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
 
 
@@ -121,8 +121,8 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
         was_relaxed, relaxed = relaxed, relaxed and risen > SETTINGS.bound_gap_share * gap * abs(state.bound)
         if not relaxed and state.gap > gap:
             _plans_from_relaxation(state, program, found, gap, deadline)
-            _recreate(state, min(monotonic() + SETTINGS.recreate_time_share * time_limit_s, deadline))
-        if state.gap <= gap or monotonic() > deadline:
+            _recreate(state, min(work_s() + SETTINGS.recreate_time_share * time_limit_s, deadline))
+        if state.gap <= gap or work_s() > deadline:
             break
         if not _refine(state, program, found) and not relaxed and not was_relaxed:
             break
@@ -161,14 +161,14 @@ def _begin_with_spare(state: SearchState, time_limit_s: float, deadline: float) 
     step_s = SETTINGS.bare_time_share * time_limit_s
 
     def search(bare: Problem) -> Solution | None:
-        return network_search(bare, min(step_s, deadline - monotonic()), SETTINGS.bare_gap)
+        return network_search(bare, min(step_s, deadline - work_s()), SETTINGS.bare_gap)
 
     found, bound = with_one_more_each(state.problem, search)
     if bound is not None:
         state.bound = max(state.bound, state.sign * bound)
     state.best = found
     if found is not None and can_repair(state.problem):
-        _repair(state, found, PlanLimits(_ample_gbps(state.problem)), min(deadline, monotonic() + step_s))
+        _repair(state, found, PlanLimits(_ample_gbps(state.problem)), min(deadline, work_s() + step_s))
 
 
 def _ample_gbps(problem: Problem) -> tuple[float, ...]:
@@ -184,7 +184,7 @@ def _bound(
         ProgramSpec(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True)
     )
     start = {} if state.best is None or relaxed else _start(program, state.best)
-    found = program.rows.solved(deadline - monotonic(), SETTINGS.bound_gap_share * gap, start, () if relaxed else None)
+    found = program.rows.solved(deadline - work_s(), SETTINGS.bound_gap_share * gap, start, () if relaxed else None)
     if found is not None:
         state.arcs |= {StreamArc(q, arc) for q, _, arc in used_arcs(program, found)}
     return program, found
@@ -276,7 +276,7 @@ def _try_limits(
         points = _points(loads, program, found)
         safe = build(ProgramSpec(loads, program.spec.situations, points, segments, True, arcs, near_sizes=sizes))
         start = {} if state.best is None else _start(safe, state.best)
-        limit_s = min(deadline - monotonic(), SETTINGS.plan_limit_s)
+        limit_s = min(deadline - work_s(), SETTINGS.plan_limit_s)
         try:
             plan = safe.rows.solved(limit_s, SETTINGS.plan_gap_share * gap, start)
         except UndecidedError:

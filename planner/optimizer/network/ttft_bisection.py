@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import sqrt
-from time import monotonic
 
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.network.search import network_search
@@ -11,6 +10,7 @@ from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.scenario import Slo
+from planner.work_clock import work_s
 
 GAP = 0.02
 """Relative distance of the least TTFT that is attained and the greatest that is proven missed, at the end."""
@@ -116,10 +116,10 @@ def least_ttft_by_bisection(problem: Problem, time_limit_s: float) -> LeastTtftP
         An SLO is met as in `network_search`; classes with an SLO of their own are within that.
     """
     _check_has_free_class(problem)
-    deadline = monotonic() + time_limit_s
+    deadline = work_s() + time_limit_s
 
     def solved(ttft_s: float) -> Solution | None:
-        left = deadline - monotonic()
+        left = deadline - work_s()
         longest = max(SETTINGS.ttft_time_share * time_limit_s, 1.0)
         return network_search(with_ttft_slo(problem, ttft_s), min(left, longest), ANY_PLAN)
 
@@ -135,7 +135,7 @@ def _bisected(
     solved: Callable[[float], Solution | None], first: Solution, deadline: float
 ) -> tuple[Solution, _Bracket]:
     best, bracket = first, _Bracket(LONGEST_TTFT_S, SHORTEST_TTFT_S)
-    while not bracket.is_closed and monotonic() < deadline:
+    while not bracket.is_closed and work_s() < deadline:
         ttft_s = bracket.next_s()
         try:
             found = solved(ttft_s)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
-from time import monotonic
 from typing import NamedTuple
 
 from planner.errors import UndecidedError
@@ -21,6 +20,7 @@ from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.results import Bottleneck, PlannedAgain
 from planner.ties import SOLVED, largest_first
+from planner.work_clock import work_s
 
 FIRST_STEP = 2 * GAP
 """First part to take off the attained TTFT: smaller gains are within the gap of both."""
@@ -55,7 +55,7 @@ def ttft_bottlenecks(problem: Problem, found: Solution, limit_s: float) -> tuple
     Source:
         Sensitivity by solving again (Bertsimas and Tsitsiklis 1997, chapter 5).
     """
-    deadline, prices = monotonic() + limit_s, []
+    deadline, prices = work_s() + limit_s, []
     if found.gap > FIRST_STEP and (own := _lowered_ttft_s(problem, found, deadline)) is not None:
         found = replace(found, objective=own[0], bound=own[1])  # what a second search finds is no gain of a limit
     for step in _steps(problem, found):
@@ -119,7 +119,7 @@ def _lowered_ttft_s(problem: Problem, found: Solution, deadline: float) -> tuple
     if attained_s == found.objective:
         return None
     missed_s = attained_s / (1 + step)
-    while attained_s > missed_s * (1 + GAP) and monotonic() < deadline:
+    while attained_s > missed_s * (1 + GAP) and work_s() < deadline:
         middle_s = sqrt(attained_s * missed_s)
         if _attains(problem, middle_s, deadline):
             attained_s = middle_s
@@ -130,7 +130,7 @@ def _lowered_ttft_s(problem: Problem, found: Solution, deadline: float) -> tuple
 
 def _attains(problem: Problem, ttft_s: float, deadline: float) -> bool:
     """Whether a plan under an SLO was found in a part of the time that is left."""
-    left_s = deadline - monotonic()
+    left_s = deadline - work_s()
     if left_s <= 0:
         return False
     try:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from time import monotonic
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.at_hand import Variant, is_same_fleet
@@ -12,6 +11,7 @@ from planner.optimizer.disaggregation import APART
 from planner.optimizer.together.planned import Together
 from planner.results import Baseline, Fleet
 from planner.scenario import Pool, Routing, Scenario
+from planner.work_clock import work_s
 
 
 def compared(found: Together, plan: Fleet, deadline: float) -> Compared:
@@ -20,16 +20,16 @@ def compared(found: Together, plan: Fleet, deadline: float) -> Compared:
     Args:
         found: the plan.
         plan: its fleet.
-        deadline: `monotonic()` time for all of them together; what one leaves is the others'.
+        deadline: `work_s()` time for all of them together; what one leaves is the others'.
     """
     scenario, classes = found.question.scenario, found.question.classes
     asked = [*_variants(scenario, plan)]
     others: list[Baseline] = []
     notes, impossible, unknown = [], set[str](), set[str]()
     for i, variant in enumerate(asked):
-        share = (deadline - monotonic()) / (len(asked) - i)
+        share = (deadline - work_s()) / (len(asked) - i)
         try:
-            other = baseline_of(scenario, classes, variant, plan, monotonic() + share)
+            other = baseline_of(scenario, classes, variant, plan, work_s() + share)
             if not is_same_fleet(plan, other) and not any(is_same_fleet(one, other) for one in others):
                 others.append(other)
         except (InputError, InfeasibleError, UndecidedError) as error:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.optimizer.colocated.passes import Load, roofline_load
-from planner.optimizer.colocated.rates import Promise, alone
+from planner.optimizer.colocated.rates import QUEUE_S, Promise, alone
 from planner.optimizer.colocated.requests import N_KINDS, request_kinds
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation, PeriodWaits, period_waits
 from planner.optimizer.problem import Arc, PoolSpec, Problem
@@ -18,6 +18,7 @@ from planner.optimizer.work import long_bytes, long_work_s
 from planner.queueing import JoinedQueue, Path, Ttft, joined_capacity_req_per_s, joined_queue
 from planner.roofline import RequestKinds
 from planner.units import GB, SECONDS_PER_HOUR, bytes_per_s
+from planner.work_clock import spend
 from planner.workload import ALL_LONG
 
 COLOCATED, PREFILL = 0, 1
@@ -258,6 +259,7 @@ class Pairing:
             batch = self.batch(threshold_tokens)
             try:
                 load = batch.load
+                spend(QUEUE_S)
                 found = joined_queue(load.loop, load.prompts, batch.joining_fraction, req_per_s, n_instances)
             except ValueError:  # it cannot serve the rate
                 found = None

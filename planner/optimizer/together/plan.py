@@ -13,7 +13,7 @@ from planner.optimizer.infeasibility import Trials, infeasible
 from planner.optimizer.problem import ClassSpec, requests_by_name
 from planner.optimizer.served import served_models
 from planner.optimizer.spare import spare_notes
-from planner.optimizer.time_limit import TimeLimit
+from planner.optimizer.time_limit import TimeLimit, wall_notes
 from planner.optimizer.together.compared import compared
 from planner.optimizer.together.planned import Together, bottlenecks, together
 from planner.optimizer.together.question import question_of
@@ -135,6 +135,7 @@ def _notes(found: Together) -> Iterator[Note]:
     if len(sizes) > 1:
         yield note("passes-considered", f"passes of {', '.join(map(str, sizes))} tokens were compared")
     yield from question_notes(question.scenario)
+    yield from wall_notes()
     for name, (_, mix) in requests_by_name(question.classes).items():
         yield from context_notes(question.scenario, name, mix)
     for pool in fleet.pools:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer.problem import ClassSpec
@@ -17,6 +16,7 @@ from planner.queueing import JoinedQueue, Ttft
 from planner.results import Bottleneck, Fleet
 from planner.scenario import Scenario
 from planner.ties import SOLVED, largest_first
+from planner.work_clock import work_s
 
 NO_GAIN = 1e-5
 TIMED_GAIN = 8e-3
@@ -118,7 +118,7 @@ def together(
         InfeasibleError: weights or prompts fit nowhere.
         UndecidedError: time is up without a fleet or a proof.
     """
-    question = question_of(scenario, data_dirs, monotonic() + time_limit_s, classes)
+    question = question_of(scenario, data_dirs, work_s() + time_limit_s, classes)
     best = best_fleet(question)
     return None if best is None else Together(question, best)
 

@@ -77,7 +77,7 @@ def question_of(
     Args:
         scenario: the question.
         data_dirs: folders in which traces are looked for.
-        deadline: `monotonic()` time by which a plan must be found.
+        deadline: `work_s()` time by which a plan must be found.
         classes: those of another question with the same requests, so that a trace is read once.
 
     Raises:

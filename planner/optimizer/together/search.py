@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
-from time import monotonic
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from planner.optimizer.together.least_bill import LeastBill
 from planner.optimizer.together.pairing import Pairing, Sizes, Span
 from planner.optimizer.together.question import Question
 from planner.optimizer.together.within_means import HighestRate, SoonestToken
+from planner.work_clock import work_s
 
 WIDE = 0.15
 """Relative distance of a span's bound from that of a threshold in it, beyond which it is cut by capacity alone."""
@@ -201,7 +201,7 @@ def searched(question: Question, aim: Aim, among: Iterable[Pairing]) -> Best | N
     try:
         if aim.is_timed:
             search.try_some()
-        while not search.is_proven and monotonic() < question.promise.deadline:
+        while not search.is_proven and work_s() < question.promise.deadline:
             search.look()
     except UndecidedError:
         pass  # in the middle of a span, which then stays open

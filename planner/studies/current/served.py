@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer import Problem, Solution, at_rate, planned_at, searched, sized_problem, sketched, within
 from planner.results import Fleet, Plan
 from planner.results.studies import SERVED
 from planner.studies.current.order import Sizes
+from planner.work_clock import work_s
 
 Ports = tuple[tuple[int, ...], ...]
 EXACTLY = 1 - 1e-6
@@ -140,7 +140,7 @@ class Fleets:
         return None if found is None else _with_all_ports(asked, found, demand_req_per_s)
 
     def _part_s(self) -> float:
-        left_s = self.deadline - monotonic()
+        left_s = self.deadline - work_s()
         if left_s <= 0:
             raise UndecidedError("the time is up")
         return PART_OF_TIME * left_s

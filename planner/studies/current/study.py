@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from math import isfinite
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from planner.errors import InputError, UndecidedError
@@ -22,6 +21,7 @@ from planner.studies.current.order import Sizes
 from planner.studies.current.runs import step_run
 from planner.studies.current.served import Fleets, Ports, Served, accelerators, links_gbps
 from planner.studies.current.steps import Passage, named, order
+from planner.work_clock import work_s
 
 BINDS_PART = 0.25
 """Of the time, what may be taken to find what binds."""
@@ -63,7 +63,7 @@ def current_fleet(
     problem = planning_problem(scenario, data_dirs)
     _check_roles(problem)
     standing = standing_fleet(asked.stated, problem)
-    fleets = Fleets(problem, monotonic() + asked.time_limit_s)
+    fleets = Fleets(problem, work_s() + asked.time_limit_s)
     sizes, ports = _sizes_of(problem, plan)
     begin_ports = standing.ports or ports
     stay = _stay(fleets, standing, begin_ports)
@@ -145,7 +145,7 @@ def _change(fleets: Fleets, sizes: Sizes, does: bool) -> tuple[Sizes, Ports] | N
     pools = tuple(_changed(pool, n, does) for n, pool in zip(sizes, problem.pools, strict=True))
     asked = replace(problem.demanding(demand, "min-cost"), pools=pools)
     try:
-        found = searched(asked, CHANGE_PART * max(fleets.deadline - monotonic(), 0.0))
+        found = searched(asked, CHANGE_PART * max(fleets.deadline - work_s(), 0.0))
     except UndecidedError:
         return None
     if found is None:

@@ -1,0 +1,84 @@
+"""Searches end by counted work: machines that are slower or faster have the same answers, up to a limit on the wall."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from planner import work_clock
+from planner.optimizer import planning_problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.solution import Solution
+from planner.optimizer.strategies import searched
+from planner.optimizer.time_limit import TimeLimit, wall_notes
+from planner.work_clock import LEAST_WALL_S, SLOWEST, spend, work_s
+from tests.builders import FAST, GPUS, HOME, small_with
+
+LIMIT_S = 0.15
+DAY: dict[str, Any] = {
+    "objective": "min-cost",
+    "demand_req_per_s": 3.0,
+    "sites.remote.accelerators": {FAST: 40 * GPUS},
+    "sites.local.accelerators": {HOME: 60 * GPUS},
+    "periods": {"day": {"hours": 16.0}, "night": {"hours": 8.0, "demand": 0.25}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _clock_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_clock, "_CLOCK", work_clock._Clock())
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    """A day that no search within LIMIT_S finishes."""
+    return planning_problem(small_with(DAY))
+
+
+def wall(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
+    """A wall on which every look is so much later than the last."""
+    seconds: Iterator[Any] = count(0, step_s)
+    monkeypatch.setattr(work_clock, "monotonic", lambda: next(seconds))
+
+
+def answered(problem: Problem) -> tuple[Solution, float]:
+    """What a search finds, and the work that it took."""
+    begun_s = work_s()
+    found = searched(problem, LIMIT_S, 0.0)
+    assert found is not None
+    return found, work_s() - begun_s
+
+
+def test_a_slower_machine_and_one_that_knows_its_queues_have_the_same_answer(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, work = answered(problem)
+    assert first.gap > 0, "the search has to be cut off for this to say anything"
+    assert LIMIT_S <= work < 2 * LIMIT_S
+    wall(monkeypatch, 1e-3)
+    assert answered(problem) == (first, pytest.approx(work, abs=1e-6))
+    assert not wall_notes()
+
+
+def test_a_wall_that_is_passed_ends_a_limit_soon_and_the_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall(monkeypatch, LEAST_WALL_S)
+    limit = TimeLimit.of(1e4)
+    for _ in range(round(SLOWEST * 1e4 / LEAST_WALL_S) + 2):
+        assert limit.left_s >= 0
+    assert limit.left_s < 1e4 - 1
+    assert [note.split("note: ")[1] for note in wall_notes()] == ["ended-by-clock)"]
+
+
+def test_limits_within_a_limit_end_on_the_wall_with_the_outer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(work_clock, "monotonic", lambda: now_s)
+    outer = TimeLimit.of(100.0)
+    TimeLimit.of(outer.part_s(0.1))
+    now_s = SLOWEST * 100.0 - 1
+    assert outer.left_s == 100.0
+    spend(30.0)
+    assert outer.left_s == 70.0
+    now_s += 2
+    before_s = work_s()
+    assert work_s() - before_s > 1
