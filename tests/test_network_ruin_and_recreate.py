@@ -209,11 +209,12 @@ def test_the_cost_of_units_is_rent_and_use_and_detours_are_short_and_gone_back_f
     [
         ({}, True),
         ({"objective": "max-throughput", "budget_usd_per_hour": 300.0}, False),
-        ({"spare": Spare(survive=("instance",))}, False),
+        ({"spare": Spare(survive=("instance",))}, True),
+        ({"spare": Spare(survive=("instance", "link"))}, False),
         ({"routing": Routing(thresholds="per-model", role_conversion=True)}, True),
-        ({"budget_usd_per_hour": 1e6}, False),
+        ({"budget_usd_per_hour": 1e6}, True),
     ],
-    ids=["plain", "throughput", "spare", "roles", "budget"],
+    ids=["plain", "throughput", "spare", "links may fail", "roles", "budget"],
 )
 def test_what_periods_share_besides_sizes_is_noticed(changes: dict[str, object], expected: bool) -> None:
     scenario = scale_scenario(1, n_hours=2, n_sites=2, n_kinds=2, n_models=1).model_copy(update=changes)

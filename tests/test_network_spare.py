@@ -1,22 +1,25 @@
-"""Spare: a first plan is one without it and an instance more of every pool in use."""
+"""Spare: plans leave an instance of every pool out of its work, so that their flows survive the loss of any."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from planner.errors import UndecidedError
 from planner.optimizer import Problem, Solution, planning_problem
 from planner.optimizer.network.local_search import CandidatePlan
 from planner.optimizer.network.period_operation import busy_instances, classes_missing_slo
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.spare_instances import with_one_more_each
 from planner.scenario import Scenario, load_scenario
 from tests.builders import FAST, GPUS, HOME, SMALL, small_with
+from tests.network_scenarios import scale_scenario
 
 LIMIT_S = 300.0
 """More than is needed on a busy machine."""
 ROUGH = 0.5
 """A gap that a first plan has."""
+ROUNDING = 1e-6
 
 
 def two_models() -> Scenario:
@@ -73,10 +76,6 @@ def three_periods(**changes: Any) -> Scenario:
     )
 
 
-def begun(problem: Problem) -> tuple[Solution | None, float | None]:
-    return with_one_more_each(problem, lambda bare: network_search(bare, LIMIT_S, ROUGH))
-
-
 def survives(problem: Problem, solution: Solution) -> bool:
     """Whether the plan's own ways serve every period as promised, whichever instance is lost."""
     candidate = CandidatePlan.of(problem, solution.operations)
@@ -88,16 +87,6 @@ def survives(problem: Problem, solution: Solution) -> bool:
 
 
 @pytest.mark.parametrize("scenario", [two_models(), three_periods()], ids=["two models", "three periods"])
-def test_a_first_plan_survives_every_loss_with_the_flows_of_one_without_spare(scenario: Scenario) -> None:
-    problem = planning_problem(scenario)
-    found, bound = begun(problem)
-    assert found is not None
-    assert bound is not None
-    assert survives(problem, found)
-    assert bound <= found.objective
-
-
-@pytest.mark.parametrize("scenario", [two_models(), three_periods()], ids=["two models", "three periods"])
 def test_a_search_with_spare_ends_with_a_plan_that_keeps_its_promises(scenario: Scenario) -> None:
     problem = planning_problem(scenario)
     found = network_search(problem, LIMIT_S, ROUGH)
@@ -106,15 +95,44 @@ def test_a_search_with_spare_ends_with_a_plan_that_keeps_its_promises(scenario: 
     assert found.bound <= found.objective
 
 
-def test_what_stock_leaves_when_an_instance_of_every_pool_is_set_aside_is_planned_for() -> None:
+def test_what_stock_leaves_when_an_instance_of_every_pool_is_spare_is_planned_for() -> None:
     """As many instances as the demand takes without spare: one of each is kept back, and less is served."""
     changes = {"objective": "max-throughput", "demand_req_per_s": None, "periods": {"all": {"hours": 1.0}}}
     stock = {"sites.remote.accelerators": {FAST: 3 * GPUS}, "sites.local.accelerators": {HOME: 9 * GPUS}}
     problem = planning_problem(three_periods(**changes, **stock))
-    found, _ = begun(problem)
+    found = network_search(problem, LIMIT_S, ROUGH)
     assert found is not None
     assert found.scale > 0
-    assert survives(problem, found)
     for stock_of in problem.inventories:
         held = sum(found.operations[0].n_instances[i] * problem.pools[i].n_accelerators for i in stock_of.pools)
         assert held <= stock_of.n_accelerators
+
+
+DAY_LIMIT_S = 6.0
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_a_day_of_many_pools_survives_every_loss_and_costs_more_than_without(seed: int) -> None:
+    bare = scale_scenario(seed, 8, 3, 2, 1)
+    spared = planning_problem(bare.varied({"spare": {"survive": ["instance"]}}))
+    found, without = network_search(spared, DAY_LIMIT_S), network_search(planning_problem(bare), DAY_LIMIT_S)
+    assert found is not None
+    assert without is not None
+    assert survives(spared, found)
+    assert max(without.bound, found.bound) <= found.objective * (1 + ROUNDING)
+    assert without.objective < found.objective
+
+
+def test_a_budget_that_leaves_room_hardly_changes_a_day_and_one_below_the_bound_leaves_no_plan() -> None:
+    asked = scale_scenario(12, 8, 3, 2, 1)
+    free = network_search(planning_problem(asked), DAY_LIMIT_S)
+    assert free is not None
+    roomy = network_search(planning_problem(asked.varied({"budget_usd_per_hour": 2 * free.objective})), DAY_LIMIT_S)
+    assert roomy is not None
+    assert roomy.objective == pytest.approx(free.objective, rel=0.01)
+    tight = planning_problem(asked.varied({"budget_usd_per_hour": 0.9 * free.bound}))
+    assert network_search(tight, DAY_LIMIT_S) is None
+    between = planning_problem(asked.varied({"budget_usd_per_hour": (free.bound + free.objective) / 2}))
+    with suppress(UndecidedError):
+        found = network_search(between, DAY_LIMIT_S)
+        assert found is None or found.objective <= (free.bound + free.objective) / 2 * (1 + ROUNDING)

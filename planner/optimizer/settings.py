@@ -55,11 +55,7 @@ class SearchSettings:
     most_new_losses: int = 4
     """Losses, or periods, that join a program in one round: the worst ones often cover the others."""
 
-    # A first plan with spare, and better plans: `search`
-    bare_time_share: float = 0.2
-    """Longest time for a plan without spare, and again for making the one with spare cheaper."""
-    bare_gap: float = 0.03
-    """Gap at which the plan without spare is good enough to add spare to."""
+    # Better plans: `search`
     recreate_time_share: float = 0.1
     """Longest time that ruin and recreate may take in one round."""
     most_in_vain: int = 50

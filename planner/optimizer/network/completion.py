@@ -63,16 +63,18 @@ def _completed(
     ports = tuple(tuple(round(plan.values[m]) for m in row) for row in safe.ports)
     operations = {s.period: operation_of(safe, plan, i) for i, s in enumerate(safe.spec.situations) if s.loss is None}
     scale = float(plan.values[safe.scale])
-    missing: list[Situation] = []
+    missing, judged = list[Situation](), sorted(operations)
     for p in range(len(problem.periods)):
         if p not in operations:
-            found = _copied(problem, operations, p) or _resolved(state, safe, plan, Situation(p))
+            copied = _copied(problem, operations, p)  # which survives what the other period does
+            found = copied or _resolved(state, safe, plan, Situation(p))
+            judged += [] if copied else [p]
             if found is None:
                 missing.append(Situation(p))
             else:
                 operations[p] = found
     if not missing:
-        missing = _unsurvived(state, safe, plan)
+        missing = _unsurvived(state, safe, plan, judged)
     everything = tuple(operations[p] for p in sorted(operations))
     objective = scale if not problem.is_min_cost else _spend(problem, safe, plan, everything, ports)
     return Solution(everything, ports, scale, objective, state.sign * state.bound), missing
@@ -109,7 +111,10 @@ def _resolved(
     scale = None if problem.is_min_cost else float(plan.values[safe.scale]) * (1 - TINY)
     segments = {i: [(max(size, 1), max(size, 1))] for i, size in enumerate(n)}
     arcs = frozenset(PeriodArc(q, situation.period, arc) for q, arc in state.arcs) if state.is_large else None
-    spec = ProgramSpec(safe.spec.loads, (situation,), offers, segments, True, arcs, scale, FixedSizes(n, ports))
+    n_spare = safe.spec.n_spare if situation.loss is None else 0
+    spec = ProgramSpec(
+        safe.spec.loads, (situation,), offers, segments, True, arcs, scale, FixedSizes(n, ports), n_spare=n_spare
+    )
     program = build(spec)
     try:
         found = program.rows.solved(SETTINGS.resolve_limit_s, 0.01)
@@ -127,9 +132,10 @@ def _chosen_points(safe: MixedIntegerProgram, plan: ProgramSolution, group: int,
     ]
 
 
-def _unsurvived(state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolution) -> list[Situation]:
-    """A few losses that the plan does not survive, in the periods of the program."""
-    periods = [s.period for s in safe.spec.situations if s.loss is None]
+def _unsurvived(
+    state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolution, periods: Sequence[int]
+) -> list[Situation]:
+    """A few losses that the plan does not survive in some periods."""
     missing = []
     for p in periods:
         for loss in state.problem.losses():

@@ -17,7 +17,7 @@ from planner.optimizer.network.block_coordinate import BlockCoordinateProgram, B
 from planner.optimizer.network.cells import Array
 from planner.optimizer.network.loads import GRID
 from planner.optimizer.network.period_operation import PeriodOperation
-from planner.optimizer.network.program import MixedIntegerProgram, sizes_of
+from planner.optimizer.network.program import MixedIntegerProgram, SizeLimit, sizes_of
 from planner.optimizer.network.program_solution import operation_of
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.rows_of_links import GBIT_PER_BYTE
@@ -194,10 +194,10 @@ class FixedRoles(PeriodSubproblem):
 
     def _sizes(self) -> Iterator[CountedUnit]:
         """Columns of added instances. Each raises a limit by as much as at the size that the program was built for."""
-        self._tables: dict[int, Array] = {}
+        self._tables: dict[tuple[int, int], Array] = {}
         self._of_pool: dict[int, list[int]] = {}
-        for row, (pool, _) in self._program.size_limits.items():
-            self._of_pool.setdefault(pool, []).append(row)
+        for row, limit in self._program.size_limits.items():
+            self._of_pool.setdefault(limit.pool, []).append(row)
         self._free_static_rows()
         program, rows, usd = self._program, self._program.rows, self._shared.usd
         added = {i: rows.column(f"added_{i}", 0, 0, float(usd[i]), True) for i in sorted(self._of_pool)}
@@ -205,7 +205,7 @@ class FixedRoles(PeriodSubproblem):
         for i, of_pool in self._of_pool.items():
             ((low, _),) = program.spec.segments[i]
             for row in of_pool:
-                table = self._table(program.size_limits[row][1])
+                table = self._table(program.size_limits[row])
                 terms[row] = added[i], -float(table[low + 1] - table[low])
         rows.widen(terms)
         for v, inventory in enumerate(program.problem.inventories):
@@ -221,8 +221,8 @@ class FixedRoles(PeriodSubproblem):
     def _settle(self, units: Units) -> None:
         sizes = units[: self._shared.n_sizes]
         for row in (row for i in np.flatnonzero(self._known != sizes) for row in self._of_pool.get(int(i), ())):
-            pool, curve = self._program.size_limits[row]
-            self._blocks.limit(row, self._more[row] + float(self._table(curve)[sizes[pool]]))
+            limit = self._program.size_limits[row]
+            self._blocks.limit(row, self._more[row] + float(self._table(limit)[sizes[limit.pool]]))
         for row, inventory in self._stocks.items():
             used = sum(int(sizes[i]) * self._program.problem.pools[i].n_accelerators for i in inventory.pools)
             self._blocks.limit(row, float(inventory.n_accelerators - used))
@@ -235,14 +235,15 @@ class FixedRoles(PeriodSubproblem):
                 whole[column] = units[i]
         return whole
 
-    def _table(self, limit: Array) -> Array:
+    def _table(self, limit: SizeLimit) -> Array:
         """A limit at every size."""
-        if id(limit) not in self._tables:
+        _, curve, n_lost = limit
+        key = id(curve), n_lost
+        if key not in self._tables:
             most = max(pool.max_instances for pool in self._program.problem.pools)
-            table = np.interp(np.arange(most + 2), GRID[: len(limit)], limit)
-            table[0] = 0.0
-            self._tables[id(limit)] = table
-        return self._tables[id(limit)]
+            left = np.arange(most + 2) - n_lost
+            self._tables[key] = np.where(left > 0, np.interp(left, GRID[: len(curve)], curve), 0.0)
+        return self._tables[key]
 
     def _free_static_rows(self) -> None:
         """Drop rows that are about sizes alone: sizes are in the limits of other rows here."""

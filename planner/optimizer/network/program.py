@@ -49,6 +49,16 @@ class FixedSizes(NamedTuple):
     """Of every tier of every link."""
 
 
+class SizeLimit(NamedTuple):
+    """How the limit of a row follows the size of a pool."""
+
+    pool: int
+    curve: Array
+    """Limit at the sizes of GRID."""
+    n_lost: int
+    """Instances that do not count."""
+
+
 @dataclass(frozen=True)
 class ProgramSpec:
     """What a program is built from: coefficients, situations, cells of thresholds, and what is fixed or allowed."""
@@ -72,6 +82,8 @@ class ProgramSpec:
     every pool keeps to the SLO alone. Not in conservative programs."""
     near_sizes: Mapping[int, int] = field(default_factory=dict)
     """Sizes of pools near which a solution is sought: there the limits of mixed work are exact."""
+    n_spare: int = 0
+    """Instances of every pool that its work leaves out: so the same flows go on after the loss of any."""
 
 
 @dataclass
@@ -116,8 +128,8 @@ class MixedIntegerProgram:
     """Rows that couple several served models: accelerators, links, the budget."""
     prefill_rows: dict[PoolInSituation, list[int]] = field(default_factory=dict)
     """Rows about the work of a prefill pool."""
-    size_limits: dict[int, tuple[int, Array]] = field(default_factory=dict)
-    """The pool of a row about the work of a pool, and the limit of the row at the sizes of GRID, by row."""
+    size_limits: dict[int, SizeLimit] = field(default_factory=dict)
+    """Limits of rows about the work of a pool, by row."""
 
     @property
     def problem(self) -> Problem:

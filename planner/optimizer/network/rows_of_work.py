@@ -16,7 +16,7 @@ from planner.optimizer.network.cells import Array, Use
 from planner.optimizer.network.indices import CellChoice, PoolInSituation, PoolSizing
 from planner.optimizer.network.lateness import LateUse, sizes_between, tangents
 from planner.optimizer.network.loads import GRID
-from planner.optimizer.network.program import MixedIntegerProgram, segments_of
+from planner.optimizer.network.program import MixedIntegerProgram, SizeLimit, segments_of
 
 SLOPE_DIGITS = 6
 Terms = list[tuple[int, float]]
@@ -271,12 +271,13 @@ def _within_size(
     size: list[tuple[int, float]] = []
     for (n, z), (slope, constant) in zip(columns, limit.lines, strict=True):
         size += [(n, -slope), (z, -constant)]
-    program.size_limits[program.rows.row(name, [*terms, *size], high=more)] = (at.pool, limit.curve)
+    row = program.rows.row(name, [*terms, *size], high=more)
+    program.size_limits[row] = SizeLimit(at.pool, limit.curve, _n_lost(program, *at))
 
 
 def _n_lost(program: MixedIntegerProgram, pool: int, s: int) -> int:
-    """Instances of a pool that a situation takes away."""
-    return int(program.spec.situations[s].loss == ("instance", program.problem.pools[pool].name))
+    """Instances of a pool that a situation takes away, or that are to be spare in all."""
+    return program.spec.n_spare + int(program.spec.situations[s].loss == ("instance", program.problem.pools[pool].name))
 
 
 def _limits(program: MixedIntegerProgram, at: PoolInSituation, curves: Array, above: bool) -> list[_Limit]:

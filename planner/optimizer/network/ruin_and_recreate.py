@@ -32,14 +32,17 @@ NOTHING = 1e-6
 
 
 def is_separable_by_period(problem: Problem) -> bool:
-    """Whether sizes, ports and stock are all that periods share, and cost is minimised.
+    """Whether sizes, ports and stock are all that periods share, and cost is minimised: a budget is then a limit of it.
+
+    Where any instance may be lost, the work of every pool leaves one out.
 
     Args:
         problem: the resolved scenario.
     """
     scenario = problem.scenario
-    is_alone = not (scenario.spare.survive or problem.is_followed) and scenario.budget_usd_per_hour is None
-    return problem.is_min_cost and is_alone and not problem.families
+    is_alone = set(scenario.spare.survive) <= {"instance"} and not problem.is_followed
+    is_about_cost = problem.is_min_cost and (problem.is_priced or scenario.budget_usd_per_hour is None)
+    return is_about_cost and is_alone and not problem.families
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ def ruin_and_recreate(
     problem, shared, periods = heuristic.loads.problem, shared_units(heuristic.loads.problem), []
     is_fixed = not problem.scenario.routing.role_conversion
     sizes = {i: [(max(int(units[i]), 1),) * 2] for i in range(len(problem.pools))} if is_fixed else heuristic.segments
+    n_spare = int("instance" in problem.scenario.spare.survive)
     known: dict[tuple[int, float], list[Cell]] = {}
     ends = [list(_thresholds(finest_cells(problem, members), offers.n_inside)) for members in problem.groups]
     for p in range(len(problem.periods)):
@@ -84,7 +88,9 @@ def ruin_and_recreate(
             cells[g, p] = [cell for t in near for cell in known[g, t]]
         arcs = frozenset(PeriodArc(q, p, arc) for q, arc in heuristic.arcs)
         periods.append(
-            period_subproblem(build(ProgramSpec(heuristic.loads, (Situation(p),), cells, sizes, True, arcs)), shared)
+            period_subproblem(
+                build(ProgramSpec(heuristic.loads, (Situation(p),), cells, sizes, True, arcs, n_spare=n_spare)), shared
+            )
         )
     return RuinAndRecreate(shared, periods, order, deadline, seed)
 

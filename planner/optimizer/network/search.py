@@ -35,7 +35,6 @@ from planner.optimizer.network.refinement import (
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.ruin_and_recreate import is_separable_by_period
 from planner.optimizer.network.search_state import SearchState, is_better
-from planner.optimizer.network.spare_instances import with_one_more_each
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
@@ -57,6 +56,8 @@ class PlanLimits(NamedTuple):
     """Whether waits are the shortest that the closed form may stand for."""
     late_multiple: float = 1.0
     """Multiple of the late requests of an SLO that every pool may have; above 1 local search repairs the plan."""
+    n_spare: int = 0
+    """Instances of every pool that its work leaves out: the same flows then survive the loss of any."""
 
 
 def network_search(
@@ -90,17 +91,25 @@ def network_search(
         column-and-constraint generation (Zeng and Zhao 2013).
     """
     deadline = work_s() + time_limit_s
-    state = _begun(problem, gap, time_limit_s, deadline)
+    state = _begun(problem, gap)
     state.best = state.best or first
     state.bound = state.bound if bound is None else max(state.bound, state.sign * bound)
     if not _searched(state, gap, time_limit_s, deadline):
         return None
+    if state.best is not None and _is_over_budget(state.best, problem):
+        state.best = None
     if state.best is None and (work_s() >= deadline or gap >= ANY_PLAN or state.is_large):
         raise nothing_found(is_time_up=work_s() >= deadline, looked_at=f"{SETTINGS.max_rounds} rounds")
     if state.best is None:  # points of wide cells may do where those of fine ones do not
         first = network_search(problem, deadline - work_s(), ANY_PLAN)
         return first and network_search(problem, deadline - work_s(), gap, first, state.sign * state.bound)
     return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
+
+
+def _is_over_budget(plan: Solution, problem: Problem) -> bool:
+    """Whether a plan costs more than it may: sizes are sought for the least cost, whatever the budget."""
+    budget = problem.scenario.budget_usd_per_hour
+    return budget is not None and problem.is_min_cost and problem.is_priced and plan.objective > budget * (1 + TINY)
 
 
 def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: float) -> bool:
@@ -137,9 +146,9 @@ def _n_columns_to_solve(program: MixedIntegerProgram) -> float:
     return n_columns * len(periods) / len({situation.period for situation in program.spec.situations})
 
 
-def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -> SearchState:
-    """The state at the start: wide cells, and a first plan where instances may be lost."""
-    state = SearchState(
+def _begun(problem: Problem, gap: float) -> SearchState:
+    """The state at the start: wide cells."""
+    return SearchState(
         problem,
         peak_situations(problem),
         first_cells(problem),
@@ -148,32 +157,6 @@ def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -
         NetworkLoads(problem, is_optimistic=True),
         gap,
     )
-    if set(problem.scenario.spare.survive) == {"instance"} and not problem.is_followed:
-        _begin_with_spare(state, time_limit_s, deadline)
-    return state
-
-
-def _begin_with_spare(state: SearchState, time_limit_s: float, deadline: float) -> None:
-    """A first plan that survives the loss of any instance, made cheaper by local search.
-
-    The bound of the plans without spare holds for those with spare too.
-    """
-    step_s = SETTINGS.bare_time_share * time_limit_s
-
-    def search(bare: Problem) -> Solution | None:
-        return network_search(bare, min(step_s, deadline - work_s()), SETTINGS.bare_gap)
-
-    found, bound = with_one_more_each(state.problem, search)
-    if bound is not None:
-        state.bound = max(state.bound, state.sign * bound)
-    state.best = found
-    if found is not None and can_repair(state.problem):
-        _repair(state, found, PlanLimits(_ample_gbps(state.problem)), min(deadline, work_s() + step_s))
-
-
-def _ample_gbps(problem: Problem) -> tuple[float, ...]:
-    """Bandwidth of a large port of every link [Gbps]."""
-    return tuple(max(tier.capacity_gbps for tier in link.tiers) for link in problem.links)
 
 
 def _bound(
@@ -248,6 +231,8 @@ def _plans_from_relaxation(
             PlanLimits(ample, SETTINGS.quiet_link_busy, late_multiple=late_multiple)
             for late_multiple in SETTINGS.late_multiples
         ]
+    if "instance" in state.problem.scenario.spare.survive:
+        tries.insert(0, PlanLimits(ample, n_spare=1))
     for limits in dict.fromkeys(tries):
         # No bound has chosen cells for a situation that has just joined: the next bound comes first.
         if state.gap > gap and len(state.active) == len(program.spec.situations):
@@ -267,14 +252,18 @@ def _try_limits(
 ) -> None:
     """A plan from the points of the chosen cells: noted if it is the best; or what it does not cover joins."""
     arcs: frozenset[PeriodArc] | None = used_arcs(program, found)
-    sizes = dict(enumerate(largest_sizes(program, found)))
+    sizes = {i: n and n + limits.n_spare for i, n in enumerate(largest_sizes(program, found))}
     segments = {i: segments_around(state.segments[i], n) for i, n in sizes.items()}
     # An SLO missed with optimistic limits says nothing of conservative ones.
     slo_factors = list(state.slo_factors) if limits.is_optimistic or limits.late_multiple > 1 else state.slo_factors
     for _ in range(SETTINGS.max_tightenings):
         loads = _loads(state.problem, limits, slo_factors)
         points = _points(loads, program, found)
-        safe = build(ProgramSpec(loads, program.spec.situations, points, segments, True, arcs, near_sizes=sizes))
+        safe = build(
+            ProgramSpec(
+                loads, program.spec.situations, points, segments, True, arcs, near_sizes=sizes, n_spare=limits.n_spare
+            )
+        )
         start = {} if state.best is None else _start(safe, state.best)
         limit_s = min(deadline - work_s(), SETTINGS.plan_limit_s)
         try:
