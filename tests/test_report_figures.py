@@ -5,6 +5,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import matplotlib
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from planner.report.canvas import DPI, WIDTH_IN, columns, label, png, round_ticks, style
-from planner.report.chart_capacity import theta_chart
+from planner.report.chart_capacity import theta_chart, threshold_chart
 from planner.report.chart_periods import periods_chart
 from planner.report.figures import CHARTS, PNG_KEY, charts, digest, figures, pngs
 from planner.results import Case
@@ -209,3 +210,17 @@ def test_round_ticks_lie_within_their_axis(low: float, high: float) -> None:
     assert all(low <= tick <= high for tick in ticks)
     assert len(ticks) <= 16
     assert ticks == sorted(set(ticks))
+
+
+def test_thresholds_are_marked_with_the_share_of_prompts_beyond_them_from_one_end_of_the_sweep_to_the_other() -> None:
+    chart, sweep = threshold_chart(make_case()), make_plan().sweep
+    assert chart is not None
+    assert sweep is not None
+    ticks = (1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0, 50_000.0, 100_000.0)
+    shares = np.interp(ticks, sweep.threshold_tokens, sweep.offload_fraction)
+    assert [tick for tick, _ in chart.offload_ticks] == [tick for tick in ticks if tick <= chart.thresholds[-1]]
+    assert [share for _, share in chart.offload_ticks] == pytest.approx([*shares][: len(chart.offload_ticks)])
+    assert chart.envelope == tuple(
+        min(limit[i] for limit in sweep.limits_req_per_s.values() if limit[i] is not None)
+        for i in range(len(chart.thresholds))
+    )

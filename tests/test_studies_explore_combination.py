@@ -166,7 +166,8 @@ class Drawn:
 
     def ttft_s(self, kinds: tuple[float, ...], prefill: tuple[float, float], decode: tuple[float, float]) -> np.ndarray:
         drawn: np.ndarray = self.rng.choice(kinds, self.n, p=WEIGHTS)
-        return np.asarray(drawn) + self.wait_s(*prefill) + self.wait_s(*decode)
+        drawn += self.wait_s(*prefill) + self.wait_s(*decode)
+        return drawn
 
 
 def test_times_are_those_of_requests_that_wait_twice_and_are_of_several_kinds() -> None:
