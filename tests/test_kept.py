@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from planner.executor import RunQuestion, simulate
 from planner.report import PRINT_WIDTH
 from planner.results import Plan, plan_from
 from planner.scenario import Scenario
-from planner.studies import kept
+from planner.studies import higher, kept
 from planner.studies.higher import MOST_RAISES
 from planner.studies.kept import kept_plan
 from tests.builders import GPUS, HOME, SMALL, small_with
@@ -264,3 +265,31 @@ def test_what_is_called_kept_is_not_broken_in_a_long_run_with_other_seeds(seed: 
     found = result(seed, PATIENT_S, QUESTION, 200_000)
     assert found.outcome == "kept"
     assert found.used_low <= 1
+
+
+@pytest.mark.parametrize(
+    ("demand", "is_routed", "expected"),
+    [(None, True, 2.4975), (6.0, True, 1.5), (6.0, False, 2.4975), (100.0, True, 2.4975), (3.0, True, 1.0)],
+)
+def test_no_rate_is_tried_beyond_the_demand_and_all_but_what_a_fleet_serves(
+    demand: float | None, is_routed: bool, expected: float
+) -> None:
+    """Of a plan for 4 req/s that serves 10, in multiples of its rate."""
+    search: Any = SimpleNamespace(scenario=SimpleNamespace(demand_req_per_s=demand))
+    plan = SimpleNamespace(max_throughput_req_per_s=10.0, throughput_req_per_s=4.0)
+    tried: Any = SimpleNamespace(plan=plan, stated=SimpleNamespace(is_routed=is_routed))
+    assert higher._most(search, tried) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("goals_s", "expected"), [((3.0, 2.5), 1.25), ((9.0,), 2.0), ((0.5,), 1.0), ((), 1.0), ((2.5, 9.0), 1.25)]
+)
+def test_the_rate_to_try_is_the_highest_that_is_predicted_to_keep_every_goal(
+    goals_s: tuple[float, ...], expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prediction of 2 s times the multiple of the rate, which is sought from 1 to 2."""
+    search: Any = SimpleNamespace()
+    monkeypatch.setattr(higher, "_goals", lambda *_: [("all", 0.9, None, goal) for goal in goals_s])
+    monkeypatch.setattr(higher, "_predicted_s", lambda *of: 2.0 * of[-1])
+    found = higher._fitting(search, search, 1.0, 2.0)
+    assert expected - 2.0**-higher.HALVINGS <= found <= expected

@@ -6,15 +6,18 @@ from functools import partial
 from math import ceil, inf
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.notes import code_of
 from planner.optimizer import Problem, optimize, planned_at, planning_problem, solved
 from planner.optimizer.baselines import Compared
-from planner.optimizer.colocated import COLOCATED, Opponents, colocated_opponents
+from planner.optimizer.colocated import COLOCATED, Opponents, colocated_opponents, opponents
 from planner.optimizer.colocated.instances import colocated_instances
 from planner.optimizer.colocated.open_layouts import open_instances
 from planner.optimizer.colocated.passes import composed_loads, even_loads, roofline_loads
@@ -491,3 +494,29 @@ def test_layouts_that_there_was_no_time_to_look_at_are_counted_in_a_note() -> No
     assert found.instances
     assert [code_of(one) for one in found.notes] == ["colocated-layouts-left"]
     assert open_instances(problem, monotonic() + 60.0).notes == ()
+
+
+class Sized(NamedTuple):
+    """Instances of which a known number serves the demand."""
+
+    n_accelerators: int
+    n_needed: int
+    capacity_req_per_s: float
+
+
+@given(st.lists(st.builds(Sized, st.sampled_from((1, 2, 4, 8)), st.integers(1, 9), st.floats(1.0, 9.0)), min_size=1))
+def test_the_cheapest_fleet_is_of_the_instances_that_need_the_fewest_accelerators(instances: list[Sized]) -> None:
+    """In whatever order they are looked at."""
+    home = SimpleNamespace(is_prefill=False, usd_per_hour=1.0)
+    problem: Any = SimpleNamespace(is_min_cost=True, mean_req_per_s=2.0, pools=[home])
+    plan: Any = SimpleNamespace(cost=SimpleNamespace(usd_per_hour=10.0), n_accelerators=8)
+    promise: Any = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opponents, "keeps", lambda one, n, *_: n >= one.n_needed)
+        patch.setattr(opponents, "fewest_instances", lambda one, *_: one.n_needed)
+        patch.setattr(opponents, "most_req_per_s", lambda *_: (2.0, 0.0))
+        patch.setattr(opponents, "room_to_wait", lambda *_: 1.0)
+        made = opponents._maker(problem, plan, promise, "cheapest-colocated")
+        assert made is not None
+        found = opponents._best(instances, promise, made)  # type: ignore[arg-type]
+    assert found.n * found.one.n_accelerators == min(one.n_needed * one.n_accelerators for one in instances)
