@@ -14,7 +14,11 @@ from planner.roofline import Factors, RunAs
 from planner.studies.fidelity.cases import cases_of
 from planner.studies.fidelity.fit import (
     DISTINCT_POINTS,
+    LONE_SPREAD,
+    N_RATIOS,
     PRIORS,
+    SOURCE_PRIOR,
+    VERSION_SPREAD,
     Fit,
     Measured,
     _Names,
@@ -233,3 +237,16 @@ def test_a_prior_weighs_more_by_the_root_of_the_votes_that_tell_of_its_value() -
     assert residuals.weight == pytest.approx(np.sqrt(votes) * [1, 1, 0, 1])
     few = _Residuals(replace(told, weight=votes / 1000), used, names, prior, spread)
     assert few.prior_weight == 1.0
+
+
+def test_a_version_that_only_one_source_tells_of_has_that_source_in_its_place() -> None:
+    """The last of its ratios is what a source might have added: there it is held at 1."""
+    names = _Names(("gemm_efficiency", "host_step_s"), ("1", "2"), ("a",), {})
+    value, spread = _priors(names, {"2"})
+    assert value == pytest.approx(
+        np.log(
+            [PRIORS["gemm_efficiency"].value, PRIORS["host_step_s"].value, *[1.0] * 2 * N_RATIOS, SOURCE_PRIOR.value]
+        )
+    )
+    both = [*VERSION_SPREAD, *VERSION_SPREAD[:-1], LONE_SPREAD]
+    assert spread.tolist() == [PRIORS[name].spread for name in names.factors] + both + [SOURCE_PRIOR.spread]

@@ -293,3 +293,18 @@ def test_the_rate_to_try_is_the_highest_that_is_predicted_to_keep_every_goal(
     monkeypatch.setattr(higher, "_predicted_s", lambda *of: 2.0 * of[-1])
     found = higher._fitting(search, search, 1.0, 2.0)
     assert expected - 2.0**-higher.HALVINGS <= found <= expected
+
+
+@pytest.mark.parametrize(
+    ("fitting", "expected"), [(0.75, 1.5), (0.51, 1.02), (0.501, 2.0**0.5), (0.999, 2.0**0.5), (0.4, 2.0**0.5)]
+)
+def test_between_a_rate_that_is_kept_and_one_that_is_not_the_next_is_clear_of_both(
+    fitting: float, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice the rate was too much: what is predicted to fit is some part of that, else the mean of the two."""
+    search: Any = SimpleNamespace()
+    kept_one, broken = (SimpleNamespace(handed=SimpleNamespace(claimed_fraction=f)) for f in (0.4, 0.8))
+    monkeypatch.setattr(
+        higher, "_fitting", lambda _, seen, low, high: fitting if (seen, low, high) == (broken, 0.5, 1.0) else 9.0
+    )
+    assert higher._times(search, kept_one, broken) == pytest.approx(expected)  # type: ignore[arg-type]

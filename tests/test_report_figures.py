@@ -1,6 +1,7 @@
 """Figures: they build for every case, cut nothing off, and carry a fingerprint of what they show."""
 
 import string
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -11,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import StepPatch
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from planner.report.canvas import DPI, WIDTH_IN, columns, label, png, round_ticks, style
 from planner.report.chart_capacity import theta_chart, threshold_chart
+from planner.report.chart_money import price_ratio_chart
 from planner.report.chart_periods import periods_chart
 from planner.report.figures import CHARTS, PNG_KEY, charts, digest, figures, pngs
-from planner.results import Case
+from planner.results import Case, Sweep
 from tests.cpu_cost import cached
 from tests.test_report_records import CASES, PRICES, baseline, make_case, make_period, make_plan, pool
 
@@ -224,3 +227,29 @@ def test_thresholds_are_marked_with_the_share_of_prompts_beyond_them_from_one_en
         min(limit[i] for limit in sweep.limits_req_per_s.values() if limit[i] is not None)
         for i in range(len(chart.thresholds))
     )
+
+
+@pytest.mark.parametrize(("shares", "n_shown"), [((1.0, 0.5, 0.4, 0.0), 2), ((1.0, 0.5, 0.0, 0.0), 4)])
+def test_thresholds_are_shown_where_they_divide_the_prompts(shares: tuple[float, ...], n_shown: int) -> None:
+    """All of them where fewer than two do."""
+    limits = {"near": (1.0, 2.0, 3.0, 4.0)}
+    sweep = Sweep(threshold_tokens=(1e3, 2e3, 4e3, 8e3), offload_fraction=shares, limits_req_per_s=limits)
+    chart = threshold_chart(make_case(plan=make_plan(sweep=sweep, threshold_tokens=None)))
+    assert chart is not None
+    assert len(chart.thresholds) == len(chart.envelope) == n_shown
+
+
+def test_gains_by_price_have_a_colour_each_and_end_half_way_to_the_next_ratio_or_at_the_break_even() -> None:
+    chart = price_ratio_chart(make_case())
+    assert chart is not None
+    assert [color for _, color, *_ in chart.curves] == [*range(len(chart.curves))]
+    curve = ("rent", 0, (0.2, 0.1, -0.1), 1.4)
+    drawn = replace(chart, ratios=(1.0, 1.5, 2.5), curves=(curve,), stated=1.2).draw().axes[0]
+    (steps,) = (patch for patch in drawn.patches if isinstance(patch, StepPatch))
+    assert steps.get_data().values.tolist() == pytest.approx([20.0, 10.0, -10.0])
+    assert steps.get_data().edges.tolist() == pytest.approx([1.0, 1.4, 2.0, 2.5])
+    assert steps.get_label() == "rent; break-even 1.40"
+    assert drawn.get_xlim() == pytest.approx((0.95, 2.6))
+    assert drawn.get_ylim() == pytest.approx((-10 - 0.2 * 30, 20 + 0.12 * 30))
+    (even,) = (line for line in drawn.lines if line.get_marker() == "D")
+    assert [*even.get_xdata(), *even.get_ydata()] == [1.4, 0]

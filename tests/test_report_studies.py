@@ -114,6 +114,17 @@ def test_a_plan_of_a_front_has_a_label_but_where_another_has_one_at_its_place(
     assert sum(text.get_text() == "4 / 1" for text in figure.axes[0].texts) == n_labels
 
 
+@pytest.mark.parametrize(("n", "labels"), [(20, ["x" * 20, "x" * 20]), (21, ["1", "2"])])
+def test_plans_of_a_front_are_numbered_from_the_cheapest_where_their_sizes_are_long(n: int, labels: list[str]) -> None:
+    (axes,) = FrontChart("req/s", "near / far", ((10.0, 1.0, "x" * n), (20.0, 4.0, "y")), True).draw().axes
+    assert [text.get_text() for text in axes.texts] == [labels[0], "y" if n == 20 else labels[1]]
+    assert axes.get_xlim() == pytest.approx((10 - 0.14 * 10, 20 + 0.16 * 10))
+    assert axes.get_ylim() == pytest.approx((0, 1.16 * 4))
+    steps = axes.lines[0]
+    assert list(steps.get_xdata()) == pytest.approx([10.0, 20.0, 20.6])
+    assert list(steps.get_ydata()) == [1.0, 4.0, 4.0]
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_figures_are_files_that_are_the_same_every_time(tmp_path: Path, suffix: str) -> None:
     one, other, third = (tmp_path / f"{i}.{suffix}" for i in range(3))
