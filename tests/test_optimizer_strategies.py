@@ -4,9 +4,12 @@ import pytest
 
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.formulation import Sizing
+from planner.optimizer.goodput import GAP as GOODPUT_GAP
+from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
 from planner.optimizer.network.cells import point
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.routed_capacity import highest_rate
+from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.strategies import solution_of_routes
 from tests.builders import problem_of
@@ -41,3 +44,23 @@ def test_a_stream_flows_to_the_pools_of_its_long_and_its_short_prompts_where_it_
         {"long": "fast", "short": "near"}[part] for part in parts
     }
     assert found.scale * problem.mean_req_per_s == pytest.approx(here.rate)
+
+
+@pytest.mark.parametrize(
+    ("objective", "goodput", "gap"),
+    [
+        ("max-throughput", None, 10 * CAPACITY_GAP),
+        ("max-throughput", 0.5, GOODPUT_GAP),
+        ("min-ttft", 0.5, LEAST_TTFT_GAP),
+    ],
+)
+def test_a_gap_counts_as_none_up_to_what_the_objective_is_proven_to(
+    objective: str, goodput: float | None, gap: float
+) -> None:
+    """But for a tenth of it: bounds and plans are rounded."""
+    asked = {} if objective == "max-throughput" else {"demand_req_per_s": 0.5}
+    problem = problem_of({"workload.lengths": LENGTHS, "objective": objective, **asked})
+    sizing, loads = Sizing((2, 3, 4), ((1,),)), tuple(exact_loads(problem_of({"workload.lengths": LENGTHS}), [4000.0]))
+    here = highest_rate(problem, sizing, loads).scaled_to(0.5)
+    routed = RoutedSolution(sizing, (4000.0,), loads, here, here, 0.5, 0.5, goodput)
+    assert gap <= solution_of_routes(problem, routed).target <= 1.1 * gap

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from math import ceil, inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -474,3 +475,34 @@ def test_export_plans_a_scenario_and_writes_what_starts_its_colocated_pool(tmp_p
     (started,) = out.glob("*/start-both.sh")
     assert "vllm serve" in started.read_text()
     assert "| both | home | colocated |" in (out / "NOT_EXPRESSED.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "n_left", "quantiles_s", "is_too_slow"),
+    [
+        (0.05, 2, (0.03, 0.04), False),
+        (0.05, 2, (0.03, 0.06), True),
+        (0.05, 2, (0.03, None), False),
+        (0.05, 2, (0.03, "no steady state"), True),
+        (0.05, 0, (0.03, 0.04), True),
+        (None, 2, (0.03, 0.06), False),
+    ],
+)
+def test_tokens_are_too_slow_where_they_are_after_any_loss(
+    limit_s: float | None, n_left: int, quantiles_s: tuple[Any, ...], is_too_slow: bool
+) -> None:
+    """Before a loss and after it, which leaves some instances of the colocated pool, or none."""
+
+    def queue(threshold_tokens: float, n_colocated: int, req_per_s: float) -> Any:
+        found = quantiles_s[0] if n_colocated == 3 else quantiles_s[1]
+        assert (threshold_tokens, req_per_s) == (1000.0, 2.0)
+        return None if isinstance(found, str) else SimpleNamespace(tpot_quantile_s={0.9: found}.__getitem__)
+
+    whole, span = Sizes(3, 1, ()), Span(1000.0, 2000.0)
+    asked: Any = SimpleNamespace(
+        way=SimpleNamespace(engine=SimpleNamespace(tpot_s=limit_s)),
+        promise=SimpleNamespace(percentile=90.0),
+        states=lambda sizes, at: [(sizes, at), (sizes._replace(n_colocated=n_left), at)],
+        queue=queue,
+    )
+    assert Pairing.is_too_slow(asked, whole, span, 2.0) is is_too_slow

@@ -1,6 +1,8 @@
 """Tables of a plan that is turned by hand: sums over a few requests, and waits of the queues that they stand for."""
 
 from math import exp
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,12 +10,14 @@ import pytest
 from planner.optimizer import Problem, Solution
 from planner.queueing import Service, gigc_wait
 from planner.results import LinkPlan, Plan
-from planner.results.explorer import Tables
+from planner.results.explorer import Explorer, Tables
+from planner.studies.explore import study
 from planner.studies.explore.study import solution_of_plan
 from planner.studies.explore.tables import MULTIPLES, USE, tables_of
 from tests.builders import FAST, HOME, problem_of
 from tests.cpu_cost import cached
 from tests.deploy_cases import link, plan, pool, request_class
+from tests.test_report_records import make_executed
 
 LENGTHS, WEIGHTS = (1000.0, 8000.0), (0.75, 0.25)
 THRESHOLD, RATE, N_FAST, N_NEAR, N_DECODE = 5000.0, 0.9, 1, 1, 2
@@ -130,3 +134,19 @@ def test_times_after_the_wait_are_means_between_quantiles_that_keep_the_mean() -
     assert [tables.pools[path.decode].name for path in tables.paths] == ["decode", "decode"]
     all_short = next(k for k, t in enumerate(tables.node_tokens) if t == max(tables.node_tokens))
     assert list(near.kinds_s[all_short]) == sorted(near.kinds_s[all_short])
+
+
+@pytest.mark.parametrize("was_executed", [True, False])
+def test_a_page_with_studies_has_what_was_executed_but_for_the_series_of_schedulers(was_executed: bool) -> None:
+    page = Explorer.model_construct(fronts=("reached",), break_even=())
+    executed = make_executed() if was_executed else None
+    case: Any = SimpleNamespace(
+        executed=executed, fronts=("studied",), sensitivity=None, break_even=("even",), hours=()
+    )
+    found = study._with_studies(page, case)
+    assert (found.fronts, found.break_even) == (("reached", "studied"), ("even",))
+    if executed is None:
+        assert found.executed is None
+        return
+    assert executed.scheduler_series
+    assert found.executed == executed.model_copy(update={"schedulers": None, "scheduler_series": ()})
