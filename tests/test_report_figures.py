@@ -18,12 +18,13 @@ from matplotlib.transforms import Bbox
 
 from planner.report.canvas import DPI, WIDTH_IN, columns, label, png, round_ticks, style
 from planner.report.chart_capacity import theta_chart, threshold_chart
-from planner.report.chart_money import price_ratio_chart
+from planner.report.chart_hours import hours_chart
+from planner.report.chart_money import cost_chart, price_ratio_chart
 from planner.report.chart_periods import periods_chart
 from planner.report.figures import CHARTS, PNG_KEY, charts, digest, figures, pngs
-from planner.results import Case, Sweep
+from planner.results import Case, Hour, Sweep
 from tests.cpu_cost import cached
-from tests.test_report_records import CASES, PRICES, baseline, make_case, make_period, make_plan, pool
+from tests.test_report_records import CASES, COST, NO_COST, PRICES, baseline, make_case, make_period, make_plan, pool
 
 PIXEL = 1.5
 
@@ -253,3 +254,60 @@ def test_gains_by_price_have_a_colour_each_and_end_half_way_to_the_next_ratio_or
     assert drawn.get_ylim() == pytest.approx((-10 - 0.2 * 30, 20 + 0.12 * 30))
     (even,) = (line for line in drawn.lines if line.get_marker() == "D")
     assert [*even.get_xdata(), *even.get_ydata()] == [1.4, 0]
+
+
+def test_the_bill_of_a_fleet_is_drawn_item_by_item_with_what_is_left_for_traffic() -> None:
+    """Rents of 80, 30 and 50 USD/h and 22.5 for the link, of 185: 2.5 for what it carries."""
+    chart = cost_chart(make_case(plan=make_plan(cost=COST.model_copy(update={"usd_per_hour": 185.0}))))
+    assert chart is not None
+    plan = chart.bills[0]
+    assert (plan.label, plan.usd_per_hour) == ("plan", 185.0)
+    items = {name: usd for name, _, usd in plan.items}
+    rents = {pool.name: pool.usd_per_hour for pool in make_plan().pools} | {"wan": make_plan().links[0].usd_per_hour}
+    assert items == pytest.approx(rents | {"traffic": 2.5})
+    colors = {name: color for bill in chart.bills for name, color, _ in bill.items}
+    assert len({*colors.values()}) == len(colors)
+    left, right = chart.draw().axes[:2]
+    bars = [(bar.get_x(), bar.get_width()) for bar in left.patches][: len(plan.items)]
+    starts = [sum(list(items.values())[:i]) for i in range(len(items))]
+    assert [start for start, _ in bars] == pytest.approx(starts)
+    assert [width for _, width in bars] == pytest.approx([*items.values()])
+    assert left.get_xlim() == pytest.approx((0, 1.24 * max(bill.usd_per_hour for bill in chart.bills)))
+    known = [bill.usd_per_million_input_tokens for bill in chart.bills if bill.usd_per_million_input_tokens is not None]
+    assert [bar.get_width() for bar in right.patches] == pytest.approx(known)
+    assert right.get_xlim() == pytest.approx((0, 1.3 * max(known)))
+    assert len(right.texts) == len(known)
+    assert cost_chart(make_case(plan=make_plan(cost=NO_COST))) is None
+
+
+def make_hour(rate: float, busy: float, ttft_s: float | None, usd: float | None = None) -> Hour:
+    return Hour(
+        demand_req_per_s=rate,
+        utilization={"near": busy, "wan": busy / 2},
+        ttft_mean_s=ttft_s,
+        ttft_p90_s=None if ttft_s is None else 2 * ttft_s,
+        usd_per_hour=None,
+        usd_per_million_input_tokens=usd,
+        usd_per_million_output_tokens=None,
+    )
+
+
+def test_a_day_by_the_hour_has_a_step_for_every_hour_and_gaps_where_nothing_is_known() -> None:
+    hours = (make_hour(2.0, 0.5, 1.5, 0.4), make_hour(4.0, 0.8, None, 0.2))
+    chart = hours_chart(make_case(hours=hours))
+    assert chart is not None
+    panels = chart.draw().axes
+    drawn = [[patch.get_data().values.tolist() for patch in axes.patches] for axes in panels]
+    assert drawn[0] == [[2.0, 4.0]]
+    assert drawn[1] == [pytest.approx([50.0, 80.0]), pytest.approx([25.0, 40.0])]
+    assert drawn[2] == [pytest.approx([3.0, np.nan], nan_ok=True), pytest.approx([1.5, np.nan], nan_ok=True)]
+    assert drawn[3] == [[0.4, 0.2]]
+    assert [patch.get_data().edges.tolist() for axes in panels for patch in axes.patches] == [[0, 1, 2]] * 6
+    tops = [4.0, 80.0, 3.0, 0.4]
+    assert [axes.get_ylim() for axes in panels] == [pytest.approx((0, 1.1 * top)) for top in tops]
+    assert [axes.get_legend() is not None for axes in panels] == [False, True, True, False]
+    assert panels[-1].get_xlim() == (0.0, 2.0)
+    unknown = hours_chart(make_case(hours=(make_hour(2.0, 0.5, None),) * 3))
+    assert unknown is not None
+    assert len(unknown.draw().axes) == 2, "neither times nor prices are known"
+    assert hours_chart(make_case()) is None
