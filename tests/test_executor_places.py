@@ -52,6 +52,7 @@ def test_places_of_an_instance_send_over_its_one_fabric() -> None:
     near = w.instances["fabric"][1:]
     assert len(set(near[:4])) == len(set(near[4:])) == 1
     assert near[0] != near[4]
+    assert len(w.links) == len(plan.links) + 2
 
 
 def test_records_name_instances_and_not_their_places() -> None:
