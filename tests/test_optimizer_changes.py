@@ -1,4 +1,4 @@
-"""Values that a key may have instead of what is stated: in order, on a scale, each at least as good as what is needed."""
+"""Values that a key may have instead of what is stated: in order, on a scale, the nearest that is good enough."""
 
 from typing import Any
 
