@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
 
+from planner.optimizer import loaded_paths
 from planner.optimizer.network.period_operation import (
     Decoding,
     Flow,
@@ -19,7 +21,7 @@ from planner.optimizer.network.period_operation import (
     transfers_s,
 )
 from planner.optimizer.problem import Arc, Problem
-from planner.queueing import Service, Ttft, gigc_wait, merged_scv, split_scv
+from planner.queueing import ALONE, NO_WAIT, Service, Ttft, gigc_wait, merged_scv, split_scv
 from tests.test_optimizer_network_loads import TTFT_S, in_part, point, problem, seconds
 
 LIMIT = 4000.0
@@ -154,3 +156,46 @@ def test_without_waits_a_request_takes_prefill_and_transfer_whatever_the_load() 
         left_s, _ = transfers_s(of, arc, PORTS, tuple(np.array([one[1:] for one in part]).T))  # type: ignore[arg-type]
         expected += sum(w * (seconds(of, arc, n, hit) + left) for (w, n, hit), left in zip(part, left_s, strict=True))
     assert Ttft.of(paths).mean_s == pytest.approx(expected)
+
+
+def test_a_link_is_shared_by_what_the_instances_of_its_pools_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request with the time that all its bytes take alone, and arrivals as a part of a stream of bursts has."""
+    of = problem(**{"workload.arrivals": {"kind": "gamma", "squared_cv": 4.0}})
+    found, far = operation(of, 3.0, far_share=0.5), arc_of(of, "fast", True)
+    asked: list[Any] = []
+    monkeypatch.setattr(loaded_paths, "link_stretch", lambda *given: asked.append(given) or ALONE)
+    loaded_paths.LoadedPaths(period_waits(of, found, PORTS))._stretch(far.link or 0)
+    ((senders,), (n_layers,), scv) = asked[0]
+    long = in_part("long", point(LIMIT))
+    rate = 1.5 * sum(w for w, _, _ in long)
+    assert (senders.n_instances, n_layers) == (40, of.pools[far.pool].rates.n_layers)
+    assert senders.req_per_s == pytest.approx(rate)
+    assert scv == pytest.approx(split_scv(4.0, rate / 3.0))
+    assert senders.weights.sum() == pytest.approx(1.0)
+    weights = [w for w, _, _ in long]
+    kv = of.pools[far.pool].rates.kv_bytes
+    alone_s = np.average([float(kv(n) - kv(hit) + kv(0.0)) * 8 / 400e9 for _, n, hit in long], weights=weights)
+    assert float(senders.link_s @ senders.weights) == pytest.approx(alone_s)
+    mean_s = np.average([seconds(of, far, n, hit) for _, n, hit in long], weights=weights)
+    assert float(senders.service_s @ senders.weights) == pytest.approx(mean_s)
+
+
+def test_a_decode_pool_gets_its_part_of_a_stream_of_bursts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of a stream with gaps of variation 4 has 1.75, three quarters 3.25."""
+    of = problem(**{"workload.arrivals": {"kind": "gamma", "squared_cv": 4.0}})
+    one, two = (i for i, pool in enumerate(of.pools) if not pool.is_prefill)
+    found = replace(operation(of, 3.0), decodings=(Decoding(0, one, 0.75), Decoding(0, two, 2.25)))
+    asked: dict[float, Any] = {}
+
+    def places_wait(point: Any, requests: list[Any], n_instances: int) -> Any:  # noqa: ARG001
+        (request,) = requests
+        asked[request.req_per_s] = (request.arrival_scv, request.mean_tokens, n_instances)
+        return NO_WAIT
+
+    monkeypatch.setattr(loaded_paths, "places_wait", places_wait)
+    paths = period_waits(of, found, PORTS).paths([0])
+    assert paths is not None
+    assert asked == {0.75: (pytest.approx(1.75), 500.0, 40), 2.25: (pytest.approx(3.25), 500.0, 40)}
+    long = sum(w for w, _, _ in in_part("long", point(LIMIT)))
+    shares = [part * decoded for part in (long, 1 - long) for decoded in (0.25, 0.75)]
+    assert sorted(path.share_fraction for path in paths) == pytest.approx(sorted(shares))
