@@ -193,9 +193,7 @@ def test_a_decode_pool_gets_its_part_of_a_stream_of_bursts(monkeypatch: pytest.M
         return NO_WAIT
 
     monkeypatch.setattr(loaded_paths, "places_wait", places_wait)
-    paths = period_waits(of, found, PORTS).paths([0])
-    assert paths is not None
+    loaded = loaded_paths.LoadedPaths(period_waits(of, found, PORTS))
+    assert [loaded._place(pool) for pool in (one, two)] == [NO_WAIT, NO_WAIT]
     assert asked == {0.75: (pytest.approx(1.75), 500.0, 40), 2.25: (pytest.approx(3.25), 500.0, 40)}
-    long = sum(w for w, _, _ in in_part("long", point(LIMIT)))
-    shares = [part * decoded for part in (long, 1 - long) for decoded in (0.25, 0.75)]
-    assert sorted(path.share_fraction for path in paths) == pytest.approx(sorted(shares))
+    assert loaded._decoded(0) == [(one, 0.25), (two, 0.75)]
