@@ -14,6 +14,7 @@ from planner.optimizer.network.local_search import CandidatePlan, LocalSearch, _
 from planner.optimizer.network.period_operation import PeriodOperation, busy_instances, link_gbps
 from planner.optimizer.settings import SETTINGS
 from planner.queueing import late_fraction
+from tests.test_network_work import of_places
 from tests.test_optimizer_network_loads import arcs_of, problem, seconds
 from tests.test_optimizer_network_loads import in_part as requests_in_part
 from tests.test_optimizer_period_operation import LIMIT, PORTS, arc_of, operation
@@ -69,24 +70,33 @@ def test_a_part_of_a_flow_that_moves_leaves_the_rest_where_it_was(part: float) -
 
 def test_overloads_are_relative_to_what_there_is() -> None:
     """Without a promise: of pools beyond what leaves a steady state, and of links beyond all that they have."""
-    of = problem(slo=None)
+    of = problem(slo=None, **{"links.wan.capacity_gbps": 4})
     one = with_sizes(operation(of, 20.0), fast=3, near=2, decode=5)
     busy, sent = busy_instances(of, one), link_gbps(of, one)
     over = sum(max(b - n * MOST_STABLE, 0.0) / n for b, n in list(zip(busy, one.n_instances, strict=True))[:2])
     over += max(busy[2] - 5, 0.0) / 5
-    over += sum(max(gbps - 400.0, 0.0) / 400 for gbps in sent)
-    assert over > 1
+    links = [max(gbps - most, 0.0) / most for gbps, most in zip(sent, of.gbps(PORTS), strict=True)]
+    assert max(links) > 0
+    over += sum(links)
     assert search(of)._violation_of(one) == pytest.approx(SETTINGS.overload_weight * over)
     assert search(of)._violation_of(operation(of, 0.5)) == 0.0
     nothing = with_sizes(one, fast=0)
     assert search(of)._pool_violation(nothing, 0, {}) == pytest.approx(busy[0])
 
 
-def test_a_broken_promise_is_the_logarithm_of_what_is_late_over_what_may_be() -> None:
+@pytest.mark.parametrize("places", [1, 4])
+def test_a_broken_promise_is_the_logarithm_of_what_is_late_over_what_may_be(places: int) -> None:
     """Late in two pools: each part of the requests with the waits of all that its pool serves."""
     of = problem()
+    pools = tuple(
+        pool
+        if pool.rates.prefill is None
+        else replace(pool, rates=replace(pool.rates, prefill=of_places(pool, places)))
+        for pool in of.pools
+    )
+    of = replace(of, pools=pools)
     loads = NetworkLoads(of, gbps=tuple(400.0 for _ in of.links))
-    rate, far, near = 6.0, arc_of(of, "fast", True), arc_of(of, "near", False)
+    rate, far, near = 6.0 * places, arc_of(of, "fast", True), arc_of(of, "near", False)
     one = with_sizes(operation(of, rate), fast=4, near=3)
     late = 0.0
     for arc, part, n in ((far, "long", 4), (near, "short", 3)):
@@ -97,8 +107,8 @@ def test_a_broken_promise_is_the_logarithm_of_what_is_late_over_what_may_be() ->
         queue = loads.queued(0, arc, part, point(LIMIT))  # type: ignore[arg-type]
         assert queue is not None
         mix = replace(queue, mean_s=mean_s, scv=work_s[1] / served / mean_s**2 - 1)
-        busy = min(rate * work_s[0], n * MOST_STABLE)
-        (fraction,) = late_fraction(np.array([float(n)]), np.array([busy]), mix, 1.0)
+        busy = min(rate * work_s[0], places * n * MOST_STABLE)
+        (fraction,) = late_fraction(np.array([float(places * n)]), np.array([busy]), mix, 1.0)
         late += rate * served * float(fraction)
     found: dict[int, float] = {}
     overload = sum(search(of)._pool_violation(one, arc.pool, found) for arc in (far, near))
