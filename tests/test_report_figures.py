@@ -3,6 +3,7 @@
 import string
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -18,11 +19,13 @@ from matplotlib.transforms import Bbox
 
 from planner.report.canvas import DPI, WIDTH_IN, columns, label, png, round_ticks, style
 from planner.report.chart_capacity import theta_chart, threshold_chart
+from planner.report.chart_executed import Panel, executed_chart
 from planner.report.chart_hours import hours_chart
 from planner.report.chart_money import cost_chart, price_ratio_chart
 from planner.report.chart_periods import periods_chart
+from planner.report.chart_schedulers import Line, SchedulersChart, schedulers_chart
 from planner.report.figures import CHARTS, PNG_KEY, charts, digest, figures, pngs
-from planner.results import Case, Hour, Sweep
+from planner.results import Case, Hour, ScheduledSeries, Sweep
 from tests.cpu_cost import cached
 from tests.test_report_records import CASES, COST, NO_COST, PRICES, baseline, make_case, make_period, make_plan, pool
 
@@ -311,3 +314,70 @@ def test_a_day_by_the_hour_has_a_step_for_every_hour_and_gaps_where_nothing_is_k
     assert unknown is not None
     assert len(unknown.draw().axes) == 2, "neither times nor prices are known"
     assert hours_chart(make_case()) is None
+
+
+def test_a_panel_of_what_was_executed_has_intervals_around_its_points_and_room_above_them() -> None:
+    panel = Panel("mean", 2.0, ((0.1, 0.9), (2.0, 4.0)), ((0.5, 0.8), (2.5, 3.5), (2.4, 3.0), (2.8, 4.4)))
+    axes = Figure().subplots()
+    panel.draw(axes)
+    assert axes.get_xlim() == (0.0, 1.0)
+    assert axes.get_ylim() == pytest.approx((0.0, 1.25 * 4.4))
+    no_queue, predicted, points = axes.lines[:3]
+    assert {*no_queue.get_ydata()} == {2.0}
+    assert (list(predicted.get_xdata()), list(predicted.get_ydata())) == ([0.1, 0.9], [2.0, 4.0])
+    assert (list(points.get_xdata()), list(points.get_ydata())) == ([0.5, 0.8], [2.5, 3.5])
+    (bars,) = axes.collections
+    ends = [[y for _, y in segment] for segment in bars.get_segments()]
+    assert ends == [pytest.approx([2.4, 2.8]), pytest.approx([3.0, 4.4])]
+    assert [text.get_text() for text in axes.texts] == ["2.50 s", "3.50 s"]
+    alone = Figure().subplots()
+    replace(panel, no_queue_s=None).draw(alone)
+    assert len(alone.lines) < len(axes.lines)
+
+
+def test_figures_of_what_was_executed_have_the_means_and_the_tails_of_every_load() -> None:
+    case = make_case()
+    chart, found = executed_chart(case), case.executed
+    assert chart is not None
+    assert found is not None
+    means, tails = [at.ttft_mean_s for at in found.loads], [at.ttft_p90_s for at in found.loads]
+    for panel, of_loads in zip(chart.panels, (means, tails), strict=True):
+        assert panel.executed[0] == tuple(at.load for at in found.loads)
+        assert panel.executed[1] == tuple(one.executed for one in of_loads)
+        assert [*zip(*panel.executed[2:], strict=True)] == [one.interval for one in of_loads]
+        assert panel.no_queue_s == of_loads[0].by_paper
+    assert executed_chart(make_case(executed=None)) is None
+
+
+@pytest.mark.parametrize(("longest", "scale"), [(40.0, "linear"), (41.0, "symlog")])
+def test_schedulers_are_drawn_over_hours_in_thousands_of_tokens(longest: float, scale: str) -> None:
+    """A logarithmic axis from where the longest queue is more than twenty times the typical one."""
+    lines = (
+        Line("static", (0.0, 1.0, 2.0), (), (2.0, 2.0, 2.0)),
+        Line("both", (0.0, 1.0, 2.0), (1000.0, 3000.0, 2000.0), (1.0, longest, 2.0)),
+    )
+    threshold, queue = SchedulersChart((("bursts", lines),)).draw().axes
+    assert threshold.get_title() == "bursts"
+    (line,) = threshold.lines
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0.0, 1.0, 2.0], [1.0, 3.0, 2.0])
+    assert [list(line.get_ydata()) for line in queue.lines] == [[2.0, 2.0, 2.0], [1.0, longest, 2.0]]
+    assert [line.get_linewidth() for line in queue.lines] == [3.0, 1.3]
+    assert queue.get_yscale() == scale
+
+
+def test_series_of_schedulers_are_means_of_neighbours_over_all_pools() -> None:
+    time_s = np.arange(256.0) * 36.0
+    series = ScheduledSeries(
+        pattern="bursts",
+        scheduler="both",
+        time_s=time_s,
+        threshold_tokens=np.arange(256.0),
+        waiting={"near": np.ones(256), "far": np.full(256, 2.0)},
+    )
+    comparison: Any = SimpleNamespace(patterns=(SimpleNamespace(name="steady"), SimpleNamespace(name="bursts")))
+    (steady, nothing), (bursts, (line,)) = schedulers_chart(comparison, [series]).patterns
+    assert (steady, nothing, bursts) == ("steady", (), "bursts")
+    assert len(line.time_h) == 128
+    assert line.time_h[:2] == pytest.approx((0.005, 0.025))
+    assert line.threshold_tokens[:2] == pytest.approx((0.5, 2.5))
+    assert {*line.n_waiting} == {3.0}
