@@ -1,6 +1,7 @@
 """The figure and the files of a run: what is drawn and written of records made by hand."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,12 @@ def test_queues_and_links_are_drawn_over_one_time_with_what_is_not_counted_in_gr
     for axes in (queues, links):
         assert axes.get_xlim() == pytest.approx((0.0, 50 * times / seconds))
         assert axes.get_ylim()[0] == 0.0
+    assert links.get_xlabel().startswith(f"time, {unit};")
+
+
+@pytest.mark.parametrize(("until_s", "unit"), [(7200.0, "seconds"), (7201.0, "hours")])
+def test_more_than_two_hours_are_told_in_hours(until_s: float, unit: str) -> None:
+    _, links, _ = replace(chart(), counted_s=(10.0, until_s)).draw().axes
     assert links.get_xlabel().startswith(f"time, {unit};")
 
 

@@ -75,6 +75,8 @@ def test_factors_are_ascending_with_the_plan_s_among_them_and_leave_prompts_on_b
     assert [*fine] == sorted({*fine})
     assert {*nodes} <= {*fine}
     assert 1.0 in nodes
+    grid = of.classes[0].mix.threshold_grid(101)
+    assert {round(float(t), 6) for t in (grid[1], grid[4], grid[-5])} <= {round(LIMIT * f, 6) for f in nodes}
     assert turned.planned_tokens(0) == LIMIT
     assert turned.is_turnable(0)
     assert turned.bases[0][0] == LIMIT
