@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from planner.cli import app
 from planner.errors import InputError, UsageError
 from planner.scenario import Scenario, read_scenario
-from planner.workload.observed import CountedLengths, Observed, observed
+from planner.workload.observed import CountedLengths, Observed, observed, reader
 from planner.workload.observed.counted_lengths import LengthCounter
 from planner.workload.observed.demand import ArrivalCounter, by_hour
 from planner.workload.observed.metric_names import FRAMEWORKS, Names
@@ -611,3 +611,20 @@ def test_columns_are_about_a_csv(arguments: tuple[str, ...], folder: Path) -> No
     found = new(*arguments)
     assert isinstance(found.exception, UsageError)
     assert not (folder / "mine.toml").exists()
+
+
+@pytest.mark.parametrize("more_bytes", [-1, 0, 1])
+@pytest.mark.parametrize("kind", ["azure", "mooncake"])
+def test_a_trace_is_planned_for_as_it_is_up_to_a_size(
+    kind: str, more_bytes: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond it lengths and rate are read of it: of two requests, a second apart."""
+    rows = {
+        "azure": "TIMESTAMP,ContextTokens,GeneratedTokens\n2026-01-01 00:00:00,10,5\n2026-01-01 00:00:01,30,7\n",
+        "mooncake": '{"timestamp": 0, "input_length": 10, "output_length": 5}\n'
+        '{"timestamp": 1000, "input_length": 30, "output_length": 7}\n',
+    }
+    path = folder / "trace"
+    path.write_text(rows[kind], encoding="utf-8")
+    monkeypatch.setattr(reader, "SMALL_TRACE_BYTES", path.stat().st_size + more_bytes)
+    assert (observed(path) is None) is (more_bytes >= 0)
