@@ -22,7 +22,7 @@ from planner.report.chart_capacity import theta_chart, threshold_chart
 from planner.report.chart_executed import Panel, executed_chart
 from planner.report.chart_hours import hours_chart
 from planner.report.chart_money import cost_chart, price_ratio_chart
-from planner.report.chart_periods import periods_chart
+from planner.report.chart_periods import PeriodsChart, periods_chart
 from planner.report.chart_schedulers import Line, SchedulersChart, schedulers_chart
 from planner.report.figures import CHARTS, PNG_KEY, charts, digest, figures, pngs
 from planner.results import Case, Hour, ScheduledSeries, Sweep
@@ -381,3 +381,25 @@ def test_series_of_schedulers_are_means_of_neighbours_over_all_pools() -> None:
     assert line.time_h[:2] == pytest.approx((0.005, 0.025))
     assert line.threshold_tokens[:2] == pytest.approx((0.5, 2.5))
     assert {*line.n_waiting} == {3.0}
+
+
+def test_a_day_is_drawn_in_steps_of_its_demand_its_use_and_its_times_with_what_is_promised() -> None:
+    chart = PeriodsChart(
+        edges_h=(0.0, 8.0, 24.0),
+        demand_req_per_s=(2.0, 5.0),
+        busy=(("near", (0.5, 0.75)), ("wan", (0.1, 0.2))),
+        ttft_s=(("P90", (2.0, 3.0)), ("mean", (1.0, 1.5))),
+        promises_s=(("P90 promised", 4.0),),
+    )
+    demand, busy, ttft = chart.draw().axes
+    drawn = [[patch.get_data().values.tolist() for patch in axes.patches] for axes in (demand, busy, ttft)]
+    assert drawn == [[[2.0, 5.0]], [[50.0, 75.0], [10.0, 20.0]], [[2.0, 3.0], [1.0, 1.5]]]
+    assert {tuple(patch.get_data().edges) for axes in (demand, busy, ttft) for patch in axes.patches} == {
+        (0.0, 8.0, 24.0)
+    }
+    (promised,) = ttft.lines
+    assert {*promised.get_ydata()} == {4.0}
+    assert busy.get_ylim() == (0.0, 100.0)
+    assert ttft.get_ylim() == pytest.approx((0.0, 1.1 * 4.0))
+    assert ttft.get_xlim() == (0.0, 24.0)
+    assert [axes.get_ylabel().split()[0] for axes in (demand, busy, ttft)] == ["requests", "busy", "TTFT"]

@@ -148,3 +148,10 @@ def test_of_many_lines_a_dozen_are_named_beside_what_failed(n: int) -> None:
     named = [text.get_text() for text in axes.get_legend().get_texts()]
     assert len(named) == min(n, 12) + 1
     assert named[-1] == "no plan"
+
+
+@pytest.mark.parametrize(("n", "n_columns"), [(4, 1), (5, 2)])
+def test_a_legend_of_more_than_four_lines_has_two_columns(n: int, n_columns: int) -> None:
+    points: dict[tuple[str, ...], Plan | int] = {(str(i), k): plan_of(2, 3.0) for i in range(n) for k in ("1", "2")}
+    (axes,) = sweep_chart(sweep(points)).axes
+    assert axes.get_legend()._ncols == n_columns
