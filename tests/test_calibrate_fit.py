@@ -14,7 +14,11 @@ from planner.roofline import Factors, RunAs
 from planner.studies.fidelity.cases import cases_of
 from planner.studies.fidelity.fit import (
     DISTINCT_POINTS,
+    LONE_SPREAD,
+    N_RATIOS,
     PRIORS,
+    SOURCE_PRIOR,
+    VERSION_SPREAD,
     Fit,
     Measured,
     _Names,
@@ -212,3 +216,37 @@ def test_a_version_that_one_harness_measured_leaves_the_harness_what_it_adds_to_
     )
     assert np.asarray(at_home).tolist() == [found.sources_s["harness"]]
     assert np.asarray(elsewhere).tolist() == [0.0]
+
+
+def test_a_prior_weighs_more_by_the_root_of_the_votes_that_tell_of_its_value() -> None:
+    """Votes of points that are fitted alone: of all, of a version or of a source; never less than one set of points."""
+    votes, used = DISTINCT_POINTS * np.array([4.0, 9.0, 16.0, 0.25]), np.array([True, True, False, True])
+    told = replace(
+        measured(configurations(version=None)[:4]),
+        weight=votes,
+        versions=("1", "2", "2", ""),
+        sources=("a", "b", "a", "b"),
+        ttft_s=np.array([1.0, np.nan, 1.0, 1.0]),
+    )
+    names = _Names(("gemm_efficiency",), ("1", "2"), ("a", "b"), {})
+    prior, spread = _priors(names, frozenset())
+    residuals = _Residuals(told, used, names, prior, spread)
+    assert residuals.prior_weight == pytest.approx(13.25**0.5)
+    ratios = [2.0, 3.0] * ((len(prior) - 3) // 2)
+    assert sorted(residuals.prior_weights) == pytest.approx(sorted([13.25**0.5, *ratios, 2.0, 9.25**0.5]))
+    assert residuals.weight == pytest.approx(np.sqrt(votes) * [1, 1, 0, 1])
+    few = _Residuals(replace(told, weight=votes / 1000), used, names, prior, spread)
+    assert few.prior_weight == 1.0
+
+
+def test_a_version_that_only_one_source_tells_of_has_that_source_in_its_place() -> None:
+    """The last of its ratios is what a source might have added: there it is held at 1."""
+    names = _Names(("gemm_efficiency", "host_step_s"), ("1", "2"), ("a",), {})
+    value, spread = _priors(names, {"2"})
+    assert value == pytest.approx(
+        np.log(
+            [PRIORS["gemm_efficiency"].value, PRIORS["host_step_s"].value, *[1.0] * 2 * N_RATIOS, SOURCE_PRIOR.value]
+        )
+    )
+    both = [*VERSION_SPREAD, *VERSION_SPREAD[:-1], LONE_SPREAD]
+    assert spread.tolist() == [PRIORS[name].spread for name in names.factors] + both + [SOURCE_PRIOR.spread]

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -170,6 +171,36 @@ def arguments(files: dict[str, str], of: str) -> list[str]:
 def test_replicas_of_attention_are_laid_out_as_each_engine_counts_them(engine: str, wanted: dict[str, str]) -> None:
     found = options(arguments(exported(two_sites(), "dynamo", f"engine={engine}"), "east-decode"))
     assert {name: found[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(("has_experts", "is_expert_parallel"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(("tp", "dp", "pp"), [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 2)])
+def test_degrees_of_a_layout_that_are_not_said_are_one(
+    tp: int, dp: int, pp: int, has_experts: bool, is_expert_parallel: bool
+) -> None:
+    """SGLang counts the replicas of a mixture of experts inside its tensor size; vLLM never does."""
+    ep = tp * dp if is_expert_parallel else 1
+    shape: dict[str, Any] = {"layout": f"tp={tp},ep={ep},dp={dp},pp={pp}", "accelerators_per_instance": tp * dp * pp}
+    pools = (pool("prefill", "prefill", **shape), pool("decode", "decode", **shape, batch_limit=None))
+    of = two_pools(models=(model(has_experts=has_experts),)).model_copy(update={"pools": pools})
+    wanted = {
+        "vllm": {"--tensor-parallel-size": tp, "--data-parallel-size": dp, "--pipeline-parallel-size": pp},
+        "sglang": {
+            "--tp-size": tp * dp if has_experts else tp,
+            "--attn-dp-size": dp if has_experts else 1,
+            "--dp-size": 1 if has_experts else dp,
+            "--pp-size": pp,
+            "--ep-size": ep,
+        },
+    }
+    engines: tuple[Target, ...] = ("vllm", "sglang")
+    for engine in engines:
+        words = shlex.split(exported(of, engine)["home/start-decode.sh"], comments=True)
+        found = options(words)
+        sizes = {flag: int(found.get(flag, "1")) for flag in wanted[engine]}
+        assert sizes == wanted[engine]
+        assert "1" not in [size for flag, size in found.items() if flag in [*wanted[engine]][1:]]
+        assert ("--enable-expert-parallel" in found) == (engine == "vllm" and ep > 1)
 
 
 @pytest.mark.parametrize(("engine", "batch"), [("vllm", "13"), ("sglang", "100")])

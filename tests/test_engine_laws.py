@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
+from planner.executor.engine import run as engine
 from planner.executor.engine.run import EngineRules, EngineRun, engine_run
 from tests.engine_cases import ROOMY, alike, linear_times, mixed, pass_s, rules, step_s
 
@@ -133,11 +134,16 @@ def test_memory_decides_who_gives_way_and_more_of_it_preempts_nobody() -> None:
     assert reserved.n_preempted.sum() == 0
 
 
-def test_what_memory_never_holds_is_refused_and_the_loop_goes_on() -> None:
-    load = mixed(100, 4)
-    load.prompt_tokens[[1, 50]] = 5000
+@pytest.mark.parametrize("concurrency", [4, None])
+def test_what_memory_never_holds_is_refused_and_the_others_go_on_to_the_last(
+    concurrency: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether any request is left is looked at after every event."""
+    monkeypatch.setattr(engine, "SLICE", 1)
+    load = mixed(40, concurrency, **({} if concurrency else {"arrivals_s": np.arange(40.0)}))
+    load.prompt_tokens[[1, 20, 37]] = 5000
     found = engine_run(rules(room_tokens=4000.0), linear_times(), load)
-    assert np.flatnonzero(np.isnan(found.done_s)).tolist() == [1, 50]
+    assert np.flatnonzero(np.isnan(found.done_s)).tolist() == [1, 20, 37]
 
 
 def test_replicas_share_what_arrives_and_step_at_the_pace_of_the_fullest() -> None:

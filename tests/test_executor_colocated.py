@@ -10,6 +10,8 @@ from planner.executor import RunQuestion, simulate, system
 from planner.executor.colocated.full import full_instance
 from planner.executor.draws import Draws, drawn_requests
 from planner.executor.engine.run import engine_run
+from planner.executor.kernel.records import REQUEST
+from planner.executor.refused import check_room
 from planner.results import Fleet, Run, RunRecords
 from tests.colocated_cases import chat, fleet
 from tests.cpu_cost import cached
@@ -156,6 +158,21 @@ def test_memory_that_is_stated_limits_who_is_inside() -> None:
     assert plans[1].colocated[0].most_inside < plans[0].colocated[0].most_inside / 4
     run, _ = simulate(small, fleet(), RunQuestion(N, 0, n_replications=2, is_full=True))
     assert run.throughput_req_per_s < 0.8 * run_of({}, None)[0].throughput_req_per_s
+
+
+@pytest.mark.parametrize(("prompt", "answer", "is_held"), [(900, 90, True), (900, 120, False), (90, 920, False)])
+def test_a_request_that_no_batch_holds_with_its_answer_is_refused_before_the_run(
+    prompt: int, answer: int, is_held: bool
+) -> None:
+    """131,072 bytes of cache a token (8 heads of 128 values, keys and values, 32 layers, 2 bytes): 1,000 tokens."""
+    plan = system(chat({"execution.pools.both.memory_gb": 0.131072}), fleet())
+    requests = np.zeros(2, dtype=REQUEST)
+    requests["total_tokens"], requests["output_tokens"] = (32, prompt), (2, answer)
+    if is_held:
+        check_room(plan, requests)
+        return
+    with pytest.raises(InputError, match=rf"up to 1,000 tokens .* but 50\.0 % are longer, up to {prompt + answer:,}"):
+        check_room(plan, requests)
 
 
 @pytest.mark.parametrize(

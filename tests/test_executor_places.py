@@ -10,6 +10,7 @@ import pytest
 from planner.errors import InputError
 from planner.executor import System, system
 from planner.executor.measure import _instance_of_place
+from planner.executor.run import WAITING_PER_INSTANCE, full_house
 from planner.scenario import Scenario
 from tests.executor_cases import TOKEN_S, asked, ended, fleet, scenario
 
@@ -51,6 +52,7 @@ def test_places_of_an_instance_send_over_its_one_fabric() -> None:
     near = w.instances["fabric"][1:]
     assert len(set(near[:4])) == len(set(near[4:])) == 1
     assert near[0] != near[4]
+    assert len(w.links) == len(plan.links) + 2
 
 
 def test_records_name_instances_and_not_their_places() -> None:
@@ -69,6 +71,18 @@ def test_replicas_of_the_roofline_are_places() -> None:
     plan = system(scenario({f"pools.near.{key}": value for key, value in layout.items()}), fleet())
     assert plan.places == [1, 4]
     assert plan.prefill_slots == [1, 4]
+
+
+@pytest.mark.parametrize(("places", "n_near", "n_places"), [(1, 1, 2), (4, 1, 5), (4, 2, 9)])
+def test_every_place_has_as_many_prompts_waiting_before_a_full_house_is_measured(
+    places: int, n_near: int, n_places: int
+) -> None:
+    plan = with_places(scenario(), places, n_near)
+    assert plan.n_prefill == n_places
+    batches = sum(
+        pool.n_instances * times.batch_limit for pool, times in zip(plan.decode, plan.decode_times, strict=True)
+    )
+    assert full_house(plan) == (WAITING_PER_INSTANCE + 1) * n_places + 2 * batches
 
 
 def test_instances_with_several_places_are_not_converted() -> None:

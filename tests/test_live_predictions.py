@@ -220,3 +220,33 @@ def test_requests_are_drawn_from_the_seed_and_within_their_range() -> None:
     assert [request.arrival_s for request in requests] == sorted(request.arrival_s for request in requests)
     assert [len(request.tokens) for request in requests] == first.input_tokens[:50].tolist()
     assert 3 < requests[-1].arrival_s < 8
+
+
+@pytest.mark.parametrize("has_experts", [True, False])
+def test_probes_are_as_wide_as_the_served_model_or_half_as_wide_again(has_experts: bool) -> None:
+    """Of half its vocabulary, and with as many experts, or four where it has none."""
+    served = model_profile("kimi-linear-48b")
+    if not has_experts:
+        dense = served.architecture.model_copy(update={"moe": None})
+        served = served.model_copy(update={"architecture": dense})
+    shapes = served.architecture
+    probes = {one.name.removeprefix("probe-"): one.architecture for one in probe_models(served)}
+    widths = {probe: found.hidden_size for probe, found in probes.items()}
+    assert shapes.hidden_size is not None
+    assert shapes.vocab_size is not None
+    assert widths.pop("wide") == 3 * shapes.hidden_size // 2
+    assert set(widths.values()) == {shapes.hidden_size}
+    assert {found.vocab_size for found in probes.values()} == {shapes.vocab_size // 2}
+    assert {found.moe.n_experts for found in probes.values() if found.moe} == {
+        shapes.moe.n_experts if shapes.moe else 4
+    }
+    layers = {
+        probe: [group.kind for group in found.attention for _ in range(group.n_layers)]
+        for probe, found in probes.items()
+    }
+    assert {probe: (kinds.count("kda"), kinds.count("mla")) for probe, kinds in layers.items()} == {
+        "delta": (4, 0),
+        "latent": (0, 3),
+        "experts": (2, 1),
+        "wide": (3, 1),
+    }

@@ -235,3 +235,21 @@ def test_rows_of_work_are_those_of_a_model_of_their_situation_alone(is_conservat
         )
         assert work_rows(alone, 0)
         assert work_rows(together, s) == work_rows(alone, 0)
+
+
+def test_plans_send_nothing_where_none_of_it_would_be_in_time_and_bounds_let_it_through() -> None:
+    """32,768 tokens take longer than a second wherever they go, and 1,024 or 8,192 do not on fast instances."""
+    problem = planning_problem(small_with({**NETWORK, "slo": {"ttft_s": 1.0}}))
+    segments = {i: [(1, 40)] for i in range(len(problem.pools))}
+    cells = {(g, p): [point(8192.0)] for g in range(len(problem.groups)) for p in range(2)}
+    seen = set()
+    for is_conservative in (True, False):
+        loads = NetworkLoads(problem, is_optimistic=not is_conservative)
+        program = build(ProgramSpec(loads, (Situation(0),), cells, segments, is_conservative))
+        for users in program.users_of_pool.values():
+            for q, _, part, arc, column, _ in users:
+                is_closed = program.rows.highs[column] == 0.0
+                assert is_closed == (is_conservative and not loads.most_busy(q, arc, part, point(8192.0)).any())
+                seen.add((is_conservative, part, is_closed))
+    assert (True, "long", True) in seen
+    assert (False, "long", False) in seen

@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 from planner.cli import app
 from planner.errors import InputError, UsageError
 from planner.scenario import Scenario, read_scenario
-from planner.workload.observed import CountedLengths, Observed, observed
+from planner.workload.observed import CountedLengths, Observed, observed, reader
+from planner.workload.observed.bench import observed_bench
 from planner.workload.observed.counted_lengths import LengthCounter
 from planner.workload.observed.demand import ArrivalCounter, by_hour
 from planner.workload.observed.metric_names import FRAMEWORKS, Names
@@ -611,3 +612,57 @@ def test_columns_are_about_a_csv(arguments: tuple[str, ...], folder: Path) -> No
     found = new(*arguments)
     assert isinstance(found.exception, UsageError)
     assert not (folder / "mine.toml").exists()
+
+
+@pytest.mark.parametrize("more_bytes", [-1, 0, 1])
+@pytest.mark.parametrize("kind", ["azure", "mooncake"])
+def test_a_trace_is_planned_for_as_it_is_up_to_a_size(
+    kind: str, more_bytes: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond it lengths and rate are read of it: of two requests, a second apart."""
+    rows = {
+        "azure": "TIMESTAMP,ContextTokens,GeneratedTokens\n2026-01-01 00:00:00,10,5\n2026-01-01 00:00:01,30,7\n",
+        "mooncake": '{"timestamp": 0, "input_length": 10, "output_length": 5}\n'
+        '{"timestamp": 1000, "input_length": 30, "output_length": 7}\n',
+    }
+    path = folder / "trace"
+    path.write_text(rows[kind], encoding="utf-8")
+    monkeypatch.setattr(reader, "SMALL_TRACE_BYTES", path.stat().st_size + more_bytes)
+    assert (observed(path) is None) is (more_bytes >= 0)
+
+
+def served(n: int, **changes: Any) -> tuple[int, dict[str, Any]]:
+    """A result of `vllm bench serve` with so many requests of 100 tokens and answers of 10."""
+    result = {"completed": n, "total_input_tokens": 100 * n, "total_output_tokens": 10 * n, "request_throughput": 4.0}
+    return n + 1, {**result, **changes}
+
+
+def test_of_several_runs_the_last_that_completed_anything_is_taken() -> None:
+    one = observed_bench("runs.json", [served(0), served(3), served(0)])
+    assert one.prompts.edges == (100.0,)
+    assert one.outputs.edges == (10.0,)
+    assert (one.req_per_s, one.what) == (4.0, "3 requests of a benchmark")
+    assert not any("runs are in the file" in text for text in one.notes)
+    two = observed_bench("runs.json", [served(3), served(5, request_rate=9.0)])
+    assert (two.req_per_s, two.what) == (9.0, "5 requests of a benchmark")
+    assert any("2 runs are in the file; the last one is taken" in text for text in two.notes)
+    with pytest.raises(InputError, match="is 0 in every run"):
+        observed_bench("runs.json", [served(0), served(0)])
+
+
+def test_lengths_that_a_run_states_one_by_one_are_counted_and_times_are_taken_in_seconds() -> None:
+    lengths = {"input_lens": [100, 0, 300, 100], "output_lens": [10, 20, 30, 40]}
+    times = {
+        "mean_ttft_ms": 250.0,
+        "median_ttft_ms": 200.0,
+        "p99_ttft_ms": 900.0,
+        "mean_tpot_ms": 30.0,
+        "p90_ttft_ms": 0,
+    }
+    found = observed_bench("runs.json", [served(4, **lengths, **times)])
+    assert found.prompts.mean == pytest.approx(500 / 3)
+    assert dict(found.latency_s) == pytest.approx(
+        {"ttft_mean_s": 0.25, "ttft_p50_s": 0.2, "ttft_p99_s": 0.9, "tpot_mean_s": 0.03}
+    )
+    assert not any("only mean lengths" in text for text in found.notes)
+    assert any("only mean lengths" in text for text in observed_bench("runs.json", [served(4)]).notes)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from math import ceil, inf
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from planner.queueing import colocated_capacity_req_per_s, colocated_queue
 from planner.results import Baseline, Disaggregation, Fleet
 from planner.roofline import RequestKinds, colocated_engine
 from planner.scenario import Scenario, asked_instance, load_scenario
+from planner.work_clock import work_s
 from tests.builders import GPUS, HOME, SMALL, Draw, reference, small_with
 
 MIN_COST: dict[str, Any] = {"objective": "min-cost", "demand_req_per_s": 2.0}
@@ -37,7 +37,7 @@ def beside(scenario: Scenario) -> tuple[Problem, Fleet, Opponents]:
     """The plan of a scenario and the colocated fleets beside it."""
     problem = planning_problem(scenario)
     fleet = planned_at(problem, solved(problem, 20.0))
-    return problem, fleet, colocated_opponents(problem, fleet, monotonic() + 60.0)
+    return problem, fleet, colocated_opponents(problem, fleet, work_s() + 60.0)
 
 
 def prefill_and_decode_s(scenario: Scenario) -> tuple[float, float, float]:
@@ -185,7 +185,7 @@ def test_a_promise_is_kept_at_the_rate_that_is_stated_and_broken_above_it() -> N
     scenario = small_with({"demand_req_per_s": 0.4, "slo": {"ttft_s": 8.0, "tpot_ms": 60.0}})
     problem = planning_problem(scenario)
     one = max(colocated_instances(problem), key=lambda one: one.capacity_req_per_s)
-    most, gap = most_req_per_s(one, 5, Promise.of(problem, monotonic() + 60.0))
+    most, gap = most_req_per_s(one, 5, Promise.of(problem, work_s() + 60.0))
     assert 0 < most < 5 * one.capacity_req_per_s
     assert 0 <= gap < 0.02
 
@@ -260,7 +260,7 @@ UNCOMPARED: dict[str, Callable[[], Scenario]] = {
 def test_where_it_cannot_be_compared_the_reason_is_a_note_and_the_verdict_null(why: str) -> None:
     problem, any_problem = planning_problem(UNCOMPARED[why]()), planning_problem(small_with({}))
     plan = planned_at(any_problem, solved(any_problem, 20.0))
-    found = colocated_opponents(problem, plan, monotonic() + 60.0)
+    found = colocated_opponents(problem, plan, work_s() + 60.0)
     assert found.others == ()
     assert len(found.notes) == 1
     assert why in found.notes[0]
@@ -399,7 +399,7 @@ def brute_force_holds(seed: int, plan: Fleet) -> bool:
     prefill, decode = keys["measured.home.prefill"], keys["measured.home.decode"]
     work_s = float(np.interp(prompt, prefill["tokens"], prefill["seconds"]))
     each = best_by_hand(work_s, prompt, decode["step_s"], output - 1.0, decode["batch"], tpot_s)
-    found = colocated_opponents(planning_problem(small_with(keys)), plan, monotonic() + 60.0)
+    found = colocated_opponents(planning_problem(small_with(keys)), plan, work_s() + 60.0)
     by_name = {other.name: other for other in found.others}
     if each == 0:
         assert not by_name
@@ -487,7 +487,7 @@ def test_a_colocated_fleet_chooses_among_all_layouts_that_pools_of_its_kind_leav
 
 def test_layouts_that_there_was_no_time_to_look_at_are_counted_in_a_note() -> None:
     problem, _, _ = beside(open_scenario(layouts='["tp=1", "tp=2", "tp=8"]'))
-    found = open_instances(problem, monotonic())
+    found = open_instances(problem, work_s())
     assert found.instances
     assert [code_of(one) for one in found.notes] == ["colocated-layouts-left"]
-    assert open_instances(problem, monotonic() + 60.0).notes == ()
+    assert open_instances(problem, work_s() + 60.0).notes == ()

@@ -2,7 +2,6 @@
 
 from itertools import product
 from math import inf
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.slo_search import search
 from planner.report import binding, words
 from planner.results import Plan
+from planner.work_clock import work_s
 from tests.builders import FAST, HOME, in_classes, problem_of, sketch, small_with
 from tests.cpu_cost import cached
 from tests.test_optimizer_goodput import p90_by_hand
@@ -44,7 +44,7 @@ def quick_plan() -> Plan:
 
 def test_the_least_ttft_of_fixed_sizes_is_what_a_fine_grid_of_thresholds_finds() -> None:
     problem = quick()
-    found = least_ttft(problem, SIZES, 1.5, monotonic() + 60)
+    found = least_ttft(problem, SIZES, 1.5, work_s() + 60)
     assert found.ttft_s == pytest.approx(p90_by_hand(problem, (3, 2), found.threshold_tokens, 1.5), rel=1e-9)
     grid = [p90_by_hand(problem, (3, 2), float(t), 1.5) for t in np.geomspace(300, 60000, 60)]
     assert found.bound_s <= found.ttft_s <= min(grid) * (1 + GAP)
@@ -62,7 +62,7 @@ def test_an_interval_of_thresholds_is_never_later_than_any_threshold_in_it(
 
 
 def test_a_rate_that_sizes_do_not_serve_has_no_ttft() -> None:
-    found = least_ttft(quick(), SIZES, 50.0, monotonic() + 60)
+    found = least_ttft(quick(), SIZES, 50.0, work_s() + 60)
     assert (found.ttft_s, found.bound_s) == (inf, inf)
 
 
@@ -71,7 +71,7 @@ def test_no_other_sizes_are_quicker_than_the_plan() -> None:
     solution = search(problem)
     assert solution is not None
     others = [
-        least_ttft(problem, Sizing((fast, near, 4 - near), ((1,),)), 1.5, monotonic() + 60)
+        least_ttft(problem, Sizing((fast, near, 4 - near), ((1,),)), 1.5, work_s() + 60)
         for fast, near in product((2, 3), (0, 1, 2, 3))
     ]
     assert solution.bound <= min(other.ttft_s for other in others)
@@ -136,7 +136,7 @@ def test_the_floor_is_below_every_plan() -> None:
     problem = quick()
     solution = search(problem)
     assert solution is not None
-    assert floor_s(problem, 1.5, monotonic() + 60) <= solution.objective
+    assert floor_s(problem, 1.5, work_s() + 60) <= solution.objective
 
 
 def test_what_is_left_of_a_budget_buys_prefill_first() -> None:

@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ from planner.optimizer.colocated import COLOCATED
 from planner.optimizer.one_site import adoption, one_site_verdict, worth_listing
 from planner.report.tables import headline
 from planner.report.words import compared_ttft, status
-from planner.results import Baseline, Plan
+from planner.results import Baseline, Fleet, Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.scenario.overrides import parsed_override
 from tests.builders import POOLS_HERE, small_with
 from tests.cpu_cost import cached
+from tests.deploy_cases import UNPRICED, two_pools
 
 ONE = (
     """
@@ -189,6 +190,50 @@ def test_a_fleet_that_serves_more_for_the_same_bill_is_said_to() -> None:
     assert f"for the same bill {more.title} serves {1.7 * plan.most_req_per_s:.3g} req/s" in said
     assert f"instead of {plan.most_req_per_s:.3g}" in said
     assert next(adoption(one(), plan, [more])).startswith("with --set ")
+
+
+@cached
+def judged_by(objective: str) -> Scenario:
+    return one({"objective": objective, "demand_req_per_s": None if objective == "max-throughput" else 4.0})
+
+
+FLEETS = [*product((80.0, 100.0, 125.0), (3.0, 4.0, 4.5, 6.0))]
+"""Bills [USD/h] and highest rates [1/s] around those of the plan."""
+
+
+@pytest.mark.parametrize("objective", ["min-cost", "max-throughput"])
+def test_the_fleet_that_is_named_is_the_best_of_those_that_serve_enough(objective: str) -> None:
+    """By the hour where the demand is stated, by the request where the rate is sought; of one price the faster."""
+    is_sought, ours, most, least = objective == "max-throughput", 100.0, 4.5, 4.0
+    rates = {"throughput_req_per_s": least, "max_throughput_req_per_s": most}
+    plan = two_pools(cost=UNPRICED.model_copy(update={"usd_per_hour": ours}), **rates)
+    fleets = [_beside(plan, *one) for one in FLEETS]
+    for chosen in [*combinations(range(len(FLEETS)), 1), *permutations(range(len(FLEETS)), 2)]:
+        enough = [i for i in chosen if is_sought or FLEETS[i][1] >= least]
+        said = one_site_verdict(judged_by(objective), {}, plan, [fleets[i] for i in chosen]).because
+        if not enough:
+            assert "could be planned to compare with" in said
+            continue
+        price, slower, best = min(
+            (round(FLEETS[i][0] / (FLEETS[i][1] if is_sought else 1), 9), -FLEETS[i][1], i) for i in enough
+        )
+        name = fleets[best].title
+        if price < 0.99 * (ours / most if is_sought else ours):
+            assert f"Cheaper would be: {name}, " in said
+        elif not is_sought and price <= ours and -slower > 1.01 * most:
+            assert f"for the same bill {name} serves {-slower:.3g} req/s" in said
+        else:
+            stated = f"{1000 * price / 3600:.4g} USD per thousand requests" if is_sought else f"{price:,.2f} USD/h"
+            assert f"{name}, {stated}." in said
+            assert ("The only other fleet" in said) == (len(enough) == 1)
+
+
+def _beside(plan: Plan, usd_per_hour: float, req_per_s: float) -> Baseline:
+    """The plan under another name, of another bill and another highest rate."""
+    cost = UNPRICED.model_copy(update={"usd_per_hour": usd_per_hour})
+    changed = {"cost": cost, "max_throughput_req_per_s": req_per_s}
+    fleet = {name: getattr(plan, name) for name in Fleet.model_fields} | changed
+    return Baseline(name="other", title=f"fleet {usd_per_hour:g} {req_per_s:g}", ratio=1.0, **fleet)
 
 
 def listed(names: dict[str, tuple[float, int]]) -> list[str]:

@@ -118,5 +118,13 @@ def test_correlated_arrivals_without_meaning_are_refused() -> None:
         dispersion_of_trace(np.arange(50.0), [10.0])
     with pytest.raises(ValueError, match="two windows"):
         modulated_arrivals(1.0, [1.0], [2.0])
+    for rate, windows, dispersion in (
+        (np.inf, [1.0, 2.0], [2.0, 2.0]),
+        (0.0, [1.0, 2.0], [2.0, 2.0]),
+        (1.0, [1.0, 2.0], [2.0, 2.0, 2.0]),
+        (1.0, [0.0, 2.0], [2.0, 2.0]),
+    ):
+        with pytest.raises(ValueError, match="two windows"):
+            modulated_arrivals(rate, windows, dispersion)
     with pytest.raises(ValueError, match="fluid"):
         fluid_wait_s([-1.0], 1.0, 1.0)

@@ -1,25 +1,33 @@
 """Figures: they build for every case, cut nothing off, and carry a fingerprint of what they show."""
 
 import string
+from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import matplotlib
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import StepPatch
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from planner.report.canvas import DPI, WIDTH_IN, columns, label, png, round_ticks, style
-from planner.report.chart_capacity import theta_chart
-from planner.report.chart_periods import periods_chart
+from planner.report.chart_capacity import theta_chart, threshold_chart
+from planner.report.chart_executed import Panel, executed_chart
+from planner.report.chart_hours import hours_chart
+from planner.report.chart_money import cost_chart, price_ratio_chart
+from planner.report.chart_periods import PeriodsChart, periods_chart
+from planner.report.chart_schedulers import Line, SchedulersChart, schedulers_chart
 from planner.report.figures import CHARTS, PNG_KEY, charts, digest, figures, pngs
-from planner.results import Case
+from planner.results import Case, Hour, ScheduledSeries, Sweep
 from tests.cpu_cost import cached
-from tests.test_report_records import CASES, PRICES, baseline, make_case, make_period, make_plan, pool
+from tests.test_report_records import CASES, COST, NO_COST, PRICES, baseline, make_case, make_period, make_plan, pool
 
 PIXEL = 1.5
 
@@ -209,3 +217,189 @@ def test_round_ticks_lie_within_their_axis(low: float, high: float) -> None:
     assert all(low <= tick <= high for tick in ticks)
     assert len(ticks) <= 16
     assert ticks == sorted(set(ticks))
+
+
+def test_thresholds_are_marked_with_the_share_of_prompts_beyond_them_from_one_end_of_the_sweep_to_the_other() -> None:
+    chart, sweep = threshold_chart(make_case()), make_plan().sweep
+    assert chart is not None
+    assert sweep is not None
+    ticks = (1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0, 50_000.0, 100_000.0)
+    shares = np.interp(ticks, sweep.threshold_tokens, sweep.offload_fraction)
+    assert [tick for tick, _ in chart.offload_ticks] == [tick for tick in ticks if tick <= chart.thresholds[-1]]
+    assert [share for _, share in chart.offload_ticks] == pytest.approx([*shares][: len(chart.offload_ticks)])
+    assert chart.envelope == tuple(
+        min(limit[i] for limit in sweep.limits_req_per_s.values() if limit[i] is not None)
+        for i in range(len(chart.thresholds))
+    )
+
+
+@pytest.mark.parametrize(("shares", "n_shown"), [((1.0, 0.5, 0.4, 0.0), 2), ((1.0, 0.5, 0.0, 0.0), 4)])
+def test_thresholds_are_shown_where_they_divide_the_prompts(shares: tuple[float, ...], n_shown: int) -> None:
+    """All of them where fewer than two do."""
+    limits = {"near": (1.0, 2.0, 3.0, 4.0)}
+    sweep = Sweep(threshold_tokens=(1e3, 2e3, 4e3, 8e3), offload_fraction=shares, limits_req_per_s=limits)
+    chart = threshold_chart(make_case(plan=make_plan(sweep=sweep, threshold_tokens=None)))
+    assert chart is not None
+    assert len(chart.thresholds) == len(chart.envelope) == n_shown
+
+
+def test_gains_by_price_have_a_colour_each_and_end_half_way_to_the_next_ratio_or_at_the_break_even() -> None:
+    chart = price_ratio_chart(make_case())
+    assert chart is not None
+    assert [color for _, color, *_ in chart.curves] == [*range(len(chart.curves))]
+    curve = ("rent", 0, (0.2, 0.1, -0.1), 1.4)
+    drawn = replace(chart, ratios=(1.0, 1.5, 2.5), curves=(curve,), stated=1.2).draw().axes[0]
+    (steps,) = (patch for patch in drawn.patches if isinstance(patch, StepPatch))
+    assert steps.get_data().values.tolist() == pytest.approx([20.0, 10.0, -10.0])
+    assert steps.get_data().edges.tolist() == pytest.approx([1.0, 1.4, 2.0, 2.5])
+    assert steps.get_label() == "rent; break-even 1.40"
+    assert drawn.get_xlim() == pytest.approx((0.95, 2.6))
+    assert drawn.get_ylim() == pytest.approx((-10 - 0.2 * 30, 20 + 0.12 * 30))
+    (even,) = (line for line in drawn.lines if line.get_marker() == "D")
+    assert [*even.get_xdata(), *even.get_ydata()] == [1.4, 0]
+
+
+def test_the_bill_of_a_fleet_is_drawn_item_by_item_with_what_is_left_for_traffic() -> None:
+    """Rents of 80, 30 and 50 USD/h and 22.5 for the link, of 185: 2.5 for what it carries."""
+    chart = cost_chart(make_case(plan=make_plan(cost=COST.model_copy(update={"usd_per_hour": 185.0}))))
+    assert chart is not None
+    plan = chart.bills[0]
+    assert (plan.label, plan.usd_per_hour) == ("plan", 185.0)
+    items = {name: usd for name, _, usd in plan.items}
+    rents = {pool.name: pool.usd_per_hour for pool in make_plan().pools} | {"wan": make_plan().links[0].usd_per_hour}
+    assert items == pytest.approx(rents | {"traffic": 2.5})
+    colors = {name: color for bill in chart.bills for name, color, _ in bill.items}
+    assert len({*colors.values()}) == len(colors)
+    left, right = chart.draw().axes[:2]
+    bars = [(bar.get_x(), bar.get_width()) for bar in left.patches][: len(plan.items)]
+    starts = [sum(list(items.values())[:i]) for i in range(len(items))]
+    assert [start for start, _ in bars] == pytest.approx(starts)
+    assert [width for _, width in bars] == pytest.approx([*items.values()])
+    assert left.get_xlim() == pytest.approx((0, 1.24 * max(bill.usd_per_hour for bill in chart.bills)))
+    known = [bill.usd_per_million_input_tokens for bill in chart.bills if bill.usd_per_million_input_tokens is not None]
+    assert [bar.get_width() for bar in right.patches] == pytest.approx(known)
+    assert right.get_xlim() == pytest.approx((0, 1.3 * max(known)))
+    assert len(right.texts) == len(known)
+    assert cost_chart(make_case(plan=make_plan(cost=NO_COST))) is None
+
+
+def make_hour(rate: float, busy: float, ttft_s: float | None, usd: float | None = None) -> Hour:
+    return Hour(
+        demand_req_per_s=rate,
+        utilization={"near": busy, "wan": busy / 2},
+        ttft_mean_s=ttft_s,
+        ttft_p90_s=None if ttft_s is None else 2 * ttft_s,
+        usd_per_hour=None,
+        usd_per_million_input_tokens=usd,
+        usd_per_million_output_tokens=None,
+    )
+
+
+def test_a_day_by_the_hour_has_a_step_for_every_hour_and_gaps_where_nothing_is_known() -> None:
+    hours = (make_hour(2.0, 0.5, 1.5, 0.4), make_hour(4.0, 0.8, None, 0.2))
+    chart = hours_chart(make_case(hours=hours))
+    assert chart is not None
+    panels = chart.draw().axes
+    drawn = [[patch.get_data().values.tolist() for patch in axes.patches] for axes in panels]
+    assert drawn[0] == [[2.0, 4.0]]
+    assert drawn[1] == [pytest.approx([50.0, 80.0]), pytest.approx([25.0, 40.0])]
+    assert drawn[2] == [pytest.approx([3.0, np.nan], nan_ok=True), pytest.approx([1.5, np.nan], nan_ok=True)]
+    assert drawn[3] == [[0.4, 0.2]]
+    assert [patch.get_data().edges.tolist() for axes in panels for patch in axes.patches] == [[0, 1, 2]] * 6
+    tops = [4.0, 80.0, 3.0, 0.4]
+    assert [axes.get_ylim() for axes in panels] == [pytest.approx((0, 1.1 * top)) for top in tops]
+    assert [axes.get_legend() is not None for axes in panels] == [False, True, True, False]
+    assert panels[-1].get_xlim() == (0.0, 2.0)
+    unknown = hours_chart(make_case(hours=(make_hour(2.0, 0.5, None),) * 3))
+    assert unknown is not None
+    assert len(unknown.draw().axes) == 2, "neither times nor prices are known"
+    assert hours_chart(make_case()) is None
+
+
+def test_a_panel_of_what_was_executed_has_intervals_around_its_points_and_room_above_them() -> None:
+    panel = Panel("mean", 2.0, ((0.1, 0.9), (2.0, 4.0)), ((0.5, 0.8), (2.5, 3.5), (2.4, 3.0), (2.8, 4.4)))
+    axes = Figure().subplots()
+    panel.draw(axes)
+    assert axes.get_xlim() == (0.0, 1.0)
+    assert axes.get_ylim() == pytest.approx((0.0, 1.25 * 4.4))
+    no_queue, predicted, points = axes.lines[:3]
+    assert {*no_queue.get_ydata()} == {2.0}
+    assert (list(predicted.get_xdata()), list(predicted.get_ydata())) == ([0.1, 0.9], [2.0, 4.0])
+    assert (list(points.get_xdata()), list(points.get_ydata())) == ([0.5, 0.8], [2.5, 3.5])
+    (bars,) = axes.collections
+    ends = [[y for _, y in segment] for segment in bars.get_segments()]
+    assert ends == [pytest.approx([2.4, 2.8]), pytest.approx([3.0, 4.4])]
+    assert [text.get_text() for text in axes.texts] == ["2.50 s", "3.50 s"]
+    alone = Figure().subplots()
+    replace(panel, no_queue_s=None).draw(alone)
+    assert len(alone.lines) < len(axes.lines)
+
+
+def test_figures_of_what_was_executed_have_the_means_and_the_tails_of_every_load() -> None:
+    case = make_case()
+    chart, found = executed_chart(case), case.executed
+    assert chart is not None
+    assert found is not None
+    means, tails = [at.ttft_mean_s for at in found.loads], [at.ttft_p90_s for at in found.loads]
+    for panel, of_loads in zip(chart.panels, (means, tails), strict=True):
+        assert panel.executed[0] == tuple(at.load for at in found.loads)
+        assert panel.executed[1] == tuple(one.executed for one in of_loads)
+        assert [*zip(*panel.executed[2:], strict=True)] == [one.interval for one in of_loads]
+        assert panel.no_queue_s == of_loads[0].by_paper
+    assert executed_chart(make_case(executed=None)) is None
+
+
+@pytest.mark.parametrize(("longest", "scale"), [(40.0, "linear"), (41.0, "symlog")])
+def test_schedulers_are_drawn_over_hours_in_thousands_of_tokens(longest: float, scale: str) -> None:
+    """A logarithmic axis from where the longest queue is more than twenty times the typical one."""
+    lines = (
+        Line("static", (0.0, 1.0, 2.0), (), (2.0, 2.0, 2.0)),
+        Line("both", (0.0, 1.0, 2.0), (1000.0, 3000.0, 2000.0), (1.0, longest, 2.0)),
+    )
+    threshold, queue = SchedulersChart((("bursts", lines),)).draw().axes
+    assert threshold.get_title() == "bursts"
+    (line,) = threshold.lines
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0.0, 1.0, 2.0], [1.0, 3.0, 2.0])
+    assert [list(line.get_ydata()) for line in queue.lines] == [[2.0, 2.0, 2.0], [1.0, longest, 2.0]]
+    assert [line.get_linewidth() for line in queue.lines] == [3.0, 1.3]
+    assert queue.get_yscale() == scale
+
+
+def test_series_of_schedulers_are_means_of_neighbours_over_all_pools() -> None:
+    time_s = np.arange(256.0) * 36.0
+    series = ScheduledSeries(
+        pattern="bursts",
+        scheduler="both",
+        time_s=time_s,
+        threshold_tokens=np.arange(256.0),
+        waiting={"near": np.ones(256), "far": np.full(256, 2.0)},
+    )
+    comparison: Any = SimpleNamespace(patterns=(SimpleNamespace(name="steady"), SimpleNamespace(name="bursts")))
+    (steady, nothing), (bursts, (line,)) = schedulers_chart(comparison, [series]).patterns
+    assert (steady, nothing, bursts) == ("steady", (), "bursts")
+    assert len(line.time_h) == 128
+    assert line.time_h[:2] == pytest.approx((0.005, 0.025))
+    assert line.threshold_tokens[:2] == pytest.approx((0.5, 2.5))
+    assert {*line.n_waiting} == {3.0}
+
+
+def test_a_day_is_drawn_in_steps_of_its_demand_its_use_and_its_times_with_what_is_promised() -> None:
+    chart = PeriodsChart(
+        edges_h=(0.0, 8.0, 24.0),
+        demand_req_per_s=(2.0, 5.0),
+        busy=(("near", (0.5, 0.75)), ("wan", (0.1, 0.2))),
+        ttft_s=(("P90", (2.0, 3.0)), ("mean", (1.0, 1.5))),
+        promises_s=(("P90 promised", 4.0),),
+    )
+    demand, busy, ttft = chart.draw().axes
+    drawn = [[patch.get_data().values.tolist() for patch in axes.patches] for axes in (demand, busy, ttft)]
+    assert drawn == [[[2.0, 5.0]], [[50.0, 75.0], [10.0, 20.0]], [[2.0, 3.0], [1.0, 1.5]]]
+    assert {tuple(patch.get_data().edges) for axes in (demand, busy, ttft) for patch in axes.patches} == {
+        (0.0, 8.0, 24.0)
+    }
+    (promised,) = ttft.lines
+    assert {*promised.get_ydata()} == {4.0}
+    assert busy.get_ylim() == (0.0, 100.0)
+    assert ttft.get_ylim() == pytest.approx((0.0, 1.1 * 4.0))
+    assert ttft.get_xlim() == (0.0, 24.0)
+    assert [axes.get_ylabel().split()[0] for axes in (demand, busy, ttft)] == ["requests", "busy", "TTFT"]

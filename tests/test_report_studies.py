@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.errors import UsageError
 from planner.report import front_tables, sensitivity_tables, write_front, write_tornado
-from planner.report.chart_studies import front_chart, tornado_chart
+from planner.report.chart_studies import FrontChart, front_chart, tornado_chart
 from planner.results import Front, FrontPoint, InputSensitivity, Sensitivity, Variation
 
 SIZES = {"prfaas": 4, "pd-p": 1, "pd-d": 4}
@@ -96,6 +96,33 @@ def test_the_front_of_a_chart_is_that_of_the_table() -> None:
     chart = front_chart(make_front())
     assert chart.points == ((20.0, 0.25, "4 / 1 / 4"), (152.5, 2.69, "4 / 1 / 4"))
     assert not chart.falls
+
+
+@pytest.mark.parametrize(
+    ("points", "n_labels"),
+    [
+        (((10.0, 1.0), (10.0, 4.0)), 2),
+        (((10.0, 4.0), (10.1, 4.0), (60.0, 4.0)), 2),
+        (((10.0, 4.0), (60.0, 4.01)), 2),
+        (((10.0, 2.0), (10.1, 2.01), (10.2, 4.0), (60.0, 2.0)), 3),
+    ],
+)
+def test_a_plan_of_a_front_has_a_label_but_where_another_has_one_at_its_place(
+    points: tuple[tuple[float, float], ...], n_labels: int
+) -> None:
+    figure = FrontChart("req/s", "near / far", tuple((usd, value, "4 / 1") for usd, value in points), False).draw()
+    assert sum(text.get_text() == "4 / 1" for text in figure.axes[0].texts) == n_labels
+
+
+@pytest.mark.parametrize(("n", "labels"), [(20, ["x" * 20, "x" * 20]), (21, ["1", "2"])])
+def test_plans_of_a_front_are_numbered_from_the_cheapest_where_their_sizes_are_long(n: int, labels: list[str]) -> None:
+    (axes,) = FrontChart("req/s", "near / far", ((10.0, 1.0, "x" * n), (20.0, 4.0, "y")), True).draw().axes
+    assert [text.get_text() for text in axes.texts] == [labels[0], "y" if n == 20 else labels[1]]
+    assert axes.get_xlim() == pytest.approx((10 - 0.14 * 10, 20 + 0.16 * 10))
+    assert axes.get_ylim() == pytest.approx((0, 1.16 * 4))
+    steps = axes.lines[0]
+    assert list(steps.get_xdata()) == pytest.approx([10.0, 20.0, 20.6])
+    assert list(steps.get_ydata()) == [1.0, 4.0, 4.0]
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])

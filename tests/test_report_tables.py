@@ -6,9 +6,12 @@ import pytest
 from rich.console import Console
 
 from planner.report import PRINT_WIDTH, plan_tables
+from planner.report.sweep_columns import table_columns
+from planner.report.table import MARK
 from planner.results import Plan
 from planner.units import DASH
-from tests.test_report_records import CASES, NO_COST, WAN, make_plan
+from tests.sweep_cases import sweep_of
+from tests.test_report_records import CASES, LOADED, NO_COST, UNLOADED, WAN, make_class, make_plan
 
 
 def printed(plan: Plan, width: int = PRINT_WIDTH) -> str:
@@ -91,3 +94,20 @@ def test_a_refusal_says_itself_that_it_is_one() -> None:
     plan = make_plan(verdict=make_plan().verdict.model_copy(update=verdict))
     assert "Worth it." not in printed(plan)
     assert "is not worth it here" in printed(plan)
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_sweep_shows_the_mean_and_the_tails_under_load_where_any_plan_knows_them(is_loaded: bool) -> None:
+    """Of several classes the tails that they are promised take the place of those of all requests."""
+    plan = make_plan(latency=LOADED if is_loaded else UNLOADED)
+    alone = table_columns(sweep_of([plan, make_plan()]))
+    shown = {column.heading.removeprefix(MARK): column.cell(plan) for column in alone if "TTFT" in column.heading}
+    under_load = {"TTFT\nmean": "2.60 s", "TTFT\nP50": "2.30 s", "TTFT\nP90": "4.40 s", "TTFT\nP99": "7.20 s"}
+    assert shown == (under_load if is_loaded else {"no wait:\nTTFT mean": "2.20 s", "no wait:\nTTFT P90": "3.43 s"})
+    if is_loaded:
+        promised = make_class("chat", 0.5, 1000.0).model_copy(update={"slo": {"ttft_s": 9.0, "ttft_percentile": 99.0}})
+        two = make_plan(latency=LOADED, classes=(promised, make_class("code", 0.5, 1000.0)))
+        found = [
+            column.heading.removeprefix(MARK) for column in table_columns(sweep_of([two])) if "TTFT" in column.heading
+        ]
+        assert found == ["TTFT\nmean", "TTFT\nP90", "TTFT P99\nchat", "TTFT P90\ncode"]

@@ -3,17 +3,14 @@
 import pytest
 
 from planner.errors import InputError
-from planner.optimizer import optimize
 from planner.results import ClaimResult, Plan
 from planner.scenario import Claim
 from planner.studies.claims import claim_results
-from tests.builders import small_with
-from tests.cpu_cost import cached
+from tests.test_report_records import LOADED, WAN, make_plan
 
 
-@cached
 def plan() -> Plan:
-    return optimize(small_with({"demand_req_per_s": 1.0}))
+    return make_plan(latency=LOADED)
 
 
 def claimed(metric: str, published: float = 2.0, **fields: object) -> ClaimResult:
@@ -28,7 +25,7 @@ def claimed(metric: str, published: float = 2.0, **fields: object) -> ClaimResul
         ("plan.max_throughput_req_per_s", lambda p: p.max_throughput_req_per_s),
         ("other.max_throughput_req_per_s", lambda p: p.max_throughput_req_per_s),
         ("plan.threshold_tokens", lambda p: p.threshold_tokens),
-        ("plan.pools.fast.n_instances", lambda p: p.pool("fast").n_instances),
+        ("plan.pools.prfaas.n_instances", lambda p: p.pool("prfaas").n_instances),
         ("plan.links.wan.mean_gbps", lambda p: p.links[0].mean_gbps),
         ("plan.latency.ttft_mean_s", lambda p: p.latency.ttft_mean_s),
         ("plan.cost.usd_per_hour", lambda p: p.cost.usd_per_hour),
@@ -55,8 +52,8 @@ def test_a_metric_is_the_figure_its_path_leads_to(metric: str, figure: object) -
     [
         ("plann.threshold_tokens", "'plann.threshold_tokens': no 'plann' (did you mean 'plan'?)"),
         ("plan.treshold_tokens", "no 'treshold_tokens' (did you mean 'threshold_tokens'?)"),
-        ("plan.pools.fats.n_instances", "no 'fats' (did you mean 'fast'?)"),
-        ("plan.pools.0.n_instances", "no '0' (known: decode, fast, near)"),
+        ("plan.pools.prfass.n_instances", "no 'prfass' (did you mean 'prfaas'?)"),
+        ("plan.pools.0.n_instances", "no '0' (known: pd-d, pd-p, prfaas)"),
         ("plan.baselines.naive.ratio", "no 'naive'"),
         ("plan.threshold_tokens.tokens", "no 'tokens'"),
         ("plan.scenario", "'plan.scenario' is not a figure"),
@@ -83,8 +80,8 @@ def test_a_figure_of_a_plan_that_there_is_not_is_unknown() -> None:
 
 
 def test_division_by_nothing_is_unknown_and_no_crash() -> None:
-    assert plan().links[0].usd_per_hour == 20
-    free = optimize(small_with({"links.wan.usd_per_hour": 0.0}))
+    assert plan().links[0].usd_per_hour == 22.5
+    free = make_plan(links=(WAN.model_copy(update={"usd_per_hour": 0.0}),))
     claim = Claim(what="x", metric="plan.cost.usd_per_hour / plan.links.wan.usd_per_hour", published=1, source="y")
     (result,) = claim_results([claim], {"plan": free}, "small.toml")
     assert (result.planned, result.holds) == (None, None)

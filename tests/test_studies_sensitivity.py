@@ -1,5 +1,6 @@
 """Sensitivity: each input is varied alone, by a law where there is one; the stated plan is held against it."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from planner.optimizer import outcome, planning_problem
 from planner.results import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Scenario, read_scenario
+from planner.studies import sensitivity as studied
 from planner.studies.sensitivity import Input, inputs, longer, sensitivity
 from tests.builders import FAST, HOME, problem_of, small_with
 from tests.cpu_cost import cached
@@ -169,3 +171,20 @@ def test_a_change_without_a_plan_swings_most() -> None:
         retuned_fraction=0.5,
     )
     assert InputSensitivity(key="x", title="x", variations=(lost,)).swing == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("kept", "retuned", "expected"),
+    [(8.0, 8.0, (1.0, 1.0)), (2.0, 3.0, (0.5, 0.75)), (2.0, 9.0, (0.5, 1.0)), (2.0, 1.0, (0.5, 0.5))],
+)
+def test_shares_that_are_kept_are_of_the_demand_and_never_more_than_all(
+    kept: float, retuned: float, expected: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 4 req/s, asked for or planned."""
+    monkeypatch.setattr(studied, "_kept_rate", lambda *_: kept)
+    monkeypatch.setattr(studied, "_retuned_rate", lambda *_: retuned)
+    routed, fleet = SimpleNamespace(thresholds_tokens=(1000.0,)), SimpleNamespace(throughput_req_per_s=4.0)
+    stated: Any = SimpleNamespace(solution=SimpleNamespace(routed=routed), fleet=fleet)
+    for demand in (None, 4.0):
+        assert studied._kept_fractions(small_with({"demand_req_per_s": demand}), stated, (), 1.0) == expected
+    assert studied._kept_fractions(small_with({"demand_req_per_s": 16.0}), stated, (), 1.0)[0] == min(kept / 16, 1.0)

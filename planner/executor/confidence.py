@@ -111,7 +111,14 @@ def quantile_interval(batches: Batches, fraction: float) -> Interval:
 
 
 def quantiles(strata: Sequence[Stratum], fractions: Sequence[float]) -> list[float]:
-    """Quantiles of all times together, of all replications and strata; nan of none."""
+    """Quantiles of all times together, of all replications and strata; nan of none.
+
+    >>> quantiles([], [0.5]), quantiles([Stratum(1.0, [np.array([1.0, 2.0]), np.array([6.0])])], [0.5])
+    ([nan], [2.0])
+    >>> heavy, light = Stratum(3.0, [np.array([1.0, 2.0, 3.0])]), Stratum(1.0, [np.array([9.0])])
+    >>> quantiles([heavy, light], [0.5, 0.74, 0.76])  # a quarter of the weight each
+    [2.0, 3.0, 9.0]
+    """
     values = [np.concatenate(stratum.values) for stratum in strata]
     everything = np.concatenate(values) if values else np.zeros(0)
     if everything.size == 0:

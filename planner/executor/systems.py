@@ -98,11 +98,6 @@ class System:
         own = self.prefill[: len(self.prefill) - len(self.colocated)]
         return sum(pool.n_instances * places for pool, places in zip(own, self.places, strict=False))
 
-    @property
-    def n_decode(self) -> int:
-        """Decode instances of all pools."""
-        return sum(pool.n_instances for pool in self.decode)
-
 
 def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = (), period: str | None = None) -> System:
     """The system that a plan describes, in one of its periods.

@@ -188,6 +188,10 @@ def spread(tokens: Array, weights: Array, variance_per_token: float) -> tuple[Ar
 
     >>> spread(np.array([100.0]), np.ones(1), 0.25)[0].tolist()
     [95.0, 105.0]
+    >>> spread(np.array([100.0]), np.ones(1), 1.0)[0].tolist(), spread(np.array([100.0]), np.ones(1), 0.0)[0].tolist()
+    ([90.0, 110.0], [100.0])
+    >>> spread(np.array([4.0, 100.0]), np.array([0.4, 0.6]), 25.0)[1].tolist()
+    [0.2, 0.3, 0.2, 0.3]
     """
     if variance_per_token == 0:
         return tokens, weights

@@ -229,7 +229,12 @@ def pass_chain(
 
 
 def _grouped(weights: Floats, before_s: Floats, room: Floats, last_s: Floats) -> tuple[Floats, ...]:
-    """Weights and means of what is alike: first by seconds before, then by room."""
+    """Weights and means of what is alike: first by seconds before, then by room.
+
+    >>> weights, before_s = np.array([1.5, 0.5, 1e-12]), np.array([3.0, 1.0, 2.0])
+    >>> [part.round(3).tolist() for part in _grouped(weights, before_s, 10 * before_s, before_s / 10)]
+    [[0.25, 0.75], [1.0, 3.0], [10.0, 30.0], [0.1, 0.3]]
+    """
     kept = np.flatnonzero(weights > NEGLIGIBLE * weights.sum())
     order = kept[np.lexsort((room[kept], before_s[kept]))]
     first = _parts(weights[order], N_BEFORE)
@@ -245,13 +250,21 @@ def _grouped(weights: Floats, before_s: Floats, room: Floats, last_s: Floats) ->
 
 
 def _parts(weights: Floats, n: int) -> NDArray[np.int_]:
-    """Which of n parts of about as much weight each belongs to, in order."""
+    """Which of n parts of about as much weight each belongs to, in order.
+
+    >>> _parts(np.array([1.0, 1.0, 1.0, 1.0, 4.0]), 4).tolist()
+    [0, 0, 1, 1, 3]
+    """
     middle = np.cumsum(weights) - weights / 2
     return np.asarray(np.minimum((middle / weights.sum() * n).astype(int), n - 1), np.int_)
 
 
 def _less(mass: Floats, cells: float) -> Floats:
-    """Probabilities of what is left when so many cells are taken."""
+    """Probabilities of what is left when so many cells are taken.
+
+    >>> _less(np.array([0.2, 0.3, 0.5]), 1.5).round(3).tolist()
+    [0.75, 0.25, 0.0]
+    """
     place = np.maximum(np.arange(len(mass)) - cells, 0.0)
     low = np.minimum(place.astype(int), len(mass) - 2)
     part = place - low

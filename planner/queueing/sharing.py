@@ -57,6 +57,10 @@ class Senders:
         Equation: -u^2 (c_s^2 - 1) / sqrt(n), the second term of the departures' variation.
 
         Source: Whitt (1983), The queueing network analyzer, Bell Syst. Tech. J. 62(9), equation 39.
+
+        >>> two = Senders(4, 2.0, np.array([0.5, 1.5]), np.array([0.2, 0.9]), np.array([0.5, 0.5]))
+        >>> two.mean_busy, two.busy_fraction, round(two.most_at_once, 6), two.smoothing  # c_s^2 = 1/4
+        (2.0, 0.5, 2.4, 0.09375)
         """
         mean_s = float(self.service_s @ self.weights)
         scv = float((self.service_s - mean_s) ** 2 @ self.weights) / mean_s**2

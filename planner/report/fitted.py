@@ -44,7 +44,13 @@ def _measured(console: Console, options: ConsoleOptions, column: Column) -> Meas
 
 
 def _parts(least: Sequence[int], width: int, spare: float) -> list[list[int]]:
-    """Columns of each part: the first one, and as many of the others as there is room for."""
+    """Columns of each part: the first one, and as many of the others as there is room for.
+
+    >>> _parts([4, 3, 3, 3, 3], 13, 1.0), _parts([4, 50, 3], 12, 1.0)
+    ([[0, 1], [0, 2], [0, 3], [0, 4]], [[0, 1], [0, 2]])
+    >>> _parts([4, 3, 3, 3, 3], 14, 1.0)  # 4 + 3 + 3 with one beside each, and an edge
+    [[0, 1, 2], [0, 3, 4]]
+    """
     parts: list[list[int]] = [[0]]
     for index in range(1, len(least)):
         wanted = [*parts[-1], index]
@@ -56,7 +62,11 @@ def _parts(least: Sequence[int], width: int, spare: float) -> list[list[int]]:
 
 
 def _shared(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into the room: the widest column gives first, and none more than its longest word allows."""
+    """Widths that fit into the room: the widest column gives first, and none more than its longest word allows.
+
+    >>> _shared([10, 6, 3], [2, 5, 3], 14), _shared([10, 6, 3], [9, 6, 3], 17), _shared([2, 2], [1, 1], 9)
+    ([5, 6, 3], [8, 6, 3], [2, 2])
+    """
     widths = list(natural)
     while sum(widths) > room:
         giving = [i for i, width in enumerate(widths) if width > least[i]] or [i for i, w in enumerate(widths) if w > 1]

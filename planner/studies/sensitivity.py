@@ -129,6 +129,11 @@ def _kept(
 
 
 def _used(sizes: Mapping[str, int] | None) -> dict[str, int]:
+    """Instances of the pools that are in use.
+
+    >>> _used({"near": 2, "far": 0}), _used(None)
+    ({'near': 2}, {})
+    """
     return {name: n for name, n in (sizes or {}).items() if n}
 
 

@@ -19,6 +19,8 @@ def shortest_waits(sizes: Array, arrival_scv: float) -> Array:
 
     >>> shortest_waits(np.array([1.0, 8.0, 1000.0]), 1.0).tolist()
     [0.49, 0.84, 0.89]
+    >>> shortest_waits(np.array([1.0, 2.0, 32.0]), 0.9).round(2).tolist()  # halfway from 16 to 64 by their logarithms
+    [0.18, 0.33, 0.81]
     """
     shortest = SHORTEST_REGULAR_WAITS if arrival_scv < 1 else SHORTEST_WAITS
     return np.interp(np.log(sizes), np.log(list(shortest)), list(shortest.values()))
@@ -30,6 +32,10 @@ def moments(service_s: Array, weights: Array) -> tuple[float, float]:
     Args:
         service_s: service times, shape (n,) [s].
         weights: their weights, of any sum, shape (n,).
+
+    >>> mean_s, scv = moments(np.array([1.0, 3.0]), np.array([2.0, 6.0]))
+    >>> mean_s, round(scv, 6)
+    (2.5, 0.12)
     """
     mean_s = float(service_s @ weights) / float(weights.sum())
     return mean_s, float((service_s - mean_s) ** 2 @ weights) / float(weights.sum()) / mean_s**2
@@ -45,6 +51,10 @@ def condensed(slack_s: Array, weights: Array, n_kinds: int = 32) -> tuple[Array,
 
     Returns:
         Slack [s] and weight of every kind.
+
+    >>> slack_s, weights = condensed(np.array([3.0, 1.0, -2.0, 2.0]), np.array([0.1, 0.2, 0.3, 0.4]), 2)
+    >>> slack_s.round(6).tolist(), weights.round(6).tolist()
+    ([1.0, 2.2, -1.0], [0.2, 0.5, 0.3])
     """
     late = slack_s < 0
     order = np.argsort(slack_s[~late], kind="stable")

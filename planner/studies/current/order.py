@@ -34,7 +34,12 @@ class Way:
         return self.fits(sizes) and (self.is_enough(sizes) or self.holds(sizes))
 
     def is_enough(self, sizes: Sizes) -> bool:
-        """Whether no pool is smaller than at the beginning, or than at the end: then it serves as much."""
+        """Whether no pool is smaller than at the beginning, or than at the end: then it serves as much.
+
+        >>> way = Way((2, 0), (0, 2), lambda _: True, lambda _: False)
+        >>> [way.is_enough(sizes) for sizes in ((2, 0), (2, 1), (1, 1), (0, 2))]
+        [True, True, False, True]
+        """
         return any(all(n >= m for n, m in zip(sizes, ends, strict=True)) for ends in (self.begin, self.end))
 
 
@@ -89,7 +94,11 @@ def _change(before: Sizes, after: Sizes) -> tuple[int, bool]:
 
 
 def furthest_additions(way: Way) -> Sizes:
-    """The fleet with all instances added that fit, pool by pool, before any is taken out."""
+    """The fleet with all instances added that fit, pool by pool, before any is taken out.
+
+    >>> furthest_additions(Way((2, 0, 1), (0, 2, 3), lambda sizes: sum(sizes) <= 6, lambda _: True))
+    (2, 2, 2)
+    """
     sizes = way.begin
     while True:
         more = (s for s in way.moves(sizes) if sum(s) > sum(sizes) and way.fits(s))

@@ -1,0 +1,66 @@
+"""A plan of routes as flows of a period: every flow has requests, and all of a stream go somewhere."""
+
+import pytest
+
+from planner.optimizer.capacity import exact_loads
+from planner.optimizer.formulation import Sizing
+from planner.optimizer.goodput import GAP as GOODPUT_GAP
+from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
+from planner.optimizer.network.cells import point
+from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.routed_capacity import highest_rate
+from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
+from planner.optimizer.search import RoutedSolution
+from planner.optimizer.strategies import solution_of_routes
+from tests.builders import problem_of
+
+LENGTHS = {"kind": "empirical", "tokens": (1000, 4000, 16_000)}
+
+
+@pytest.mark.parametrize(
+    ("threshold", "parts"),
+    [(100.0, {"long"}), (1000.0, {"long", "short"}), (4000.0, {"long", "short"}), (2e4, {"short"})],
+)
+def test_a_stream_flows_to_the_pools_of_its_long_and_its_short_prompts_where_it_has_any(
+    threshold: float, parts: set[str]
+) -> None:
+    problem = problem_of({"workload.lengths": LENGTHS})
+    sizing = Sizing((2, 3, 4), ((1,),))
+    loads = tuple(exact_loads(problem, [threshold]))
+    highest = highest_rate(problem, sizing, loads)
+    here = highest.scaled_to(0.5 * highest.rate)
+    routed = RoutedSolution(sizing, (threshold,), loads, highest, here, here.rate, here.rate, None)
+    found = solution_of_routes(problem, routed)
+    (operation,) = found.operations
+    assert operation.n_instances == sizing.n_instances
+    assert {flow.part for flow in operation.flows} == parts
+    known = NetworkLoads(problem)
+    taken = [known.fraction(flow.stream, flow.part, point(flow.threshold_tokens)) for flow in operation.flows]
+    assert min(taken) > 0
+    assert sum(taken) == pytest.approx(1.0)
+    assert {flow.req_per_s for flow in operation.flows} == {here.rate}
+    assert operation.rate_of(0) == pytest.approx(here.rate)
+    assert {problem.pools[flow.arc.pool].name for flow in operation.flows} == {
+        {"long": "fast", "short": "near"}[part] for part in parts
+    }
+    assert found.scale * problem.mean_req_per_s == pytest.approx(here.rate)
+
+
+@pytest.mark.parametrize(
+    ("objective", "goodput", "gap"),
+    [
+        ("max-throughput", None, 10 * CAPACITY_GAP),
+        ("max-throughput", 0.5, GOODPUT_GAP),
+        ("min-ttft", 0.5, LEAST_TTFT_GAP),
+    ],
+)
+def test_a_gap_counts_as_none_up_to_what_the_objective_is_proven_to(
+    objective: str, goodput: float | None, gap: float
+) -> None:
+    """But for a tenth of it: bounds and plans are rounded."""
+    asked = {} if objective == "max-throughput" else {"demand_req_per_s": 0.5}
+    problem = problem_of({"workload.lengths": LENGTHS, "objective": objective, **asked})
+    sizing, loads = Sizing((2, 3, 4), ((1,),)), tuple(exact_loads(problem_of({"workload.lengths": LENGTHS}), [4000.0]))
+    here = highest_rate(problem, sizing, loads).scaled_to(0.5)
+    routed = RoutedSolution(sizing, (4000.0,), loads, here, here, 0.5, 0.5, goodput)
+    assert gap <= solution_of_routes(problem, routed).target <= 1.1 * gap
