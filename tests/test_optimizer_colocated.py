@@ -397,8 +397,8 @@ def brute_force_holds(seed: int, plan: Fleet) -> bool:
     keys, tpot_s = small_instance(seed)
     prompt, output = keys["workload.lengths"]["tokens"], keys["workload.output_lengths.tokens"]
     prefill, decode = keys["measured.home.prefill"], keys["measured.home.decode"]
-    work_s = float(np.interp(prompt, prefill["tokens"], prefill["seconds"]))
-    each = best_by_hand(work_s, prompt, decode["step_s"], output - 1.0, decode["batch"], tpot_s)
+    each_s = float(np.interp(prompt, prefill["tokens"], prefill["seconds"]))
+    each = best_by_hand(each_s, prompt, decode["step_s"], output - 1.0, decode["batch"], tpot_s)
     found = colocated_opponents(planning_problem(small_with(keys)), plan, work_s() + 60.0)
     by_name = {other.name: other for other in found.others}
     if each == 0:
@@ -413,7 +413,7 @@ def brute_force_holds(seed: int, plan: Fleet) -> bool:
         best = by_name[name].at_best
         assert best is not None
         assert many * each <= best.most_req_per_s * (1 + 1e-6)
-        assert best.most_req_per_s <= many / work_s * (1 + 1e-6)
+        assert best.most_req_per_s <= many / each_s * (1 + 1e-6)
     return True
 
 

@@ -57,6 +57,8 @@ def decomposed_search(state: SearchState, time_limit_s: float, deadline: float) 
     """
     peaks, stop = list(state.active), deadline - SETTINGS.last_time_share * time_limit_s
     try:
+        if state.problem.scenario.routing.role_conversion and is_separable_by_period(state.problem):
+            _start_with_fixed_roles(state, stop - (1 - SETTINGS.fixed_roles_time_share) * time_limit_s)
         days = _day_relaxations(state, deadline)
         day = days[-1] if days else None
         first = [] if day is None else day.binding_periods()[: SETTINGS.most_binding_periods]
@@ -65,8 +67,6 @@ def decomposed_search(state: SearchState, time_limit_s: float, deadline: float) 
         if not _bound(state, day, work_s() + SETTINGS.bound_time_share * _left_s(deadline)):
             return False
         if day is not None:
-            if state.problem.scenario.routing.role_conversion and is_separable_by_period(state.problem):
-                _start_with_fixed_roles(state, stop - (1 - SETTINGS.fixed_roles_time_share) * time_limit_s)
             _recreate_from_relaxations(state, days, stop)
         if day is not None and state.best is None:
             _relax_and_fix(state, sorted(peaks + binding), time_limit_s, deadline)
