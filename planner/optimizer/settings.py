@@ -71,7 +71,7 @@ class SearchSettings:
     """Periods whose thresholds are chosen together."""
     most_bound_periods: int = 6
     """Periods that the bound counts with."""
-    bound_time_share: float = 0.25
+    bound_time_share: float = 0.4
     """Longest time of the bound, of what the first relaxations leave."""
     block_time_share: float = 0.2
     """Longest time for the integer thresholds of one served model."""
