@@ -107,6 +107,16 @@ def small_with(changes: Mapping[str, Any]) -> Scenario:
     return small().varied(changes)
 
 
+TWO_PERIODS: dict[str, Any] = {
+    "objective": "min-cost",
+    "demand_req_per_s": 3.0,
+    "sites.remote.accelerators": {FAST: 40 * GPUS},
+    "sites.local.accelerators": {HOME: 60 * GPUS},
+    "periods": {"day": {"hours": 16.0}, "night": {"hours": 8.0, "demand": 0.25}},
+}
+"""Changes that make a network of the small scenario: the least cost of a day and a night."""
+
+
 def problem_of(changes: Mapping[str, Any] | None = None) -> Problem:
     """The small scenario with keys changed, resolved."""
     return planning_problem(small_with(changes or {}))

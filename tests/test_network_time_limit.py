@@ -10,17 +10,10 @@ from planner.optimizer import plan, planning_problem, time_limit
 from planner.optimizer.baselines import Compared
 from planner.optimizer.infeasibility import TIME_SHARE
 from planner.optimizer.network.search import network_search
-from tests.builders import FAST, GPUS, HOME, small_with
+from tests.builders import TWO_PERIODS, small_with
 
 LIMIT_S = 60.0
-CHANGES: dict[str, Any] = {
-    "objective": "min-cost",
-    "demand_req_per_s": 3.0,
-    "sites.remote.accelerators": {FAST: 40 * GPUS},
-    "sites.local.accelerators": {HOME: 60 * GPUS},
-    "periods": {"day": {"hours": 16.0}, "night": {"hours": 8.0, "demand": 0.25}},
-    "spare": {"survive": ("instance",)},
-}
+CHANGES: dict[str, Any] = {**TWO_PERIODS, "spare": {"survive": ("instance",)}}
 
 
 class Clock:

@@ -13,16 +13,9 @@ from planner.optimizer.solution import Solution
 from planner.optimizer.strategies import searched
 from planner.optimizer.time_limit import TimeLimit, wall_notes
 from planner.work_clock import LEAST_WALL_S, SLOWEST, spend, work_s
-from tests.builders import FAST, GPUS, HOME, small_with
+from tests.builders import TWO_PERIODS, small_with
 
 LIMIT_S = 0.15
-DAY: dict[str, Any] = {
-    "objective": "min-cost",
-    "demand_req_per_s": 3.0,
-    "sites.remote.accelerators": {FAST: 40 * GPUS},
-    "sites.local.accelerators": {HOME: 60 * GPUS},
-    "periods": {"day": {"hours": 16.0}, "night": {"hours": 8.0, "demand": 0.25}},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +26,7 @@ def _clock_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def problem() -> Problem:
     """A day that no search within LIMIT_S finishes."""
-    return planning_problem(small_with(DAY))
+    return planning_problem(small_with(TWO_PERIODS))
 
 
 def wall(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
