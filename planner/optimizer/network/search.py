@@ -11,6 +11,7 @@ Large networks are decomposed instead, see `decomposed_search`.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -96,7 +97,9 @@ def network_search(
     state.bound = state.bound if bound is None else max(state.bound, state.sign * bound)
     if not _searched(state, gap, time_limit_s, deadline):
         return None
-    if state.best is not None and _is_over_budget(state.best, problem):
+    if state.best is not None and state.best.objective > _most_usd_per_hour(problem):
+        if state.bound > _most_usd_per_hour(problem):
+            return None
         state.best = None
     if state.best is None and (work_s() >= deadline or gap >= ANY_PLAN or state.is_large):
         raise nothing_found(is_time_up=work_s() >= deadline, looked_at=f"{SETTINGS.max_rounds} rounds")
@@ -106,10 +109,13 @@ def network_search(
     return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
 
 
-def _is_over_budget(plan: Solution, problem: Problem) -> bool:
-    """Whether a plan costs more than it may: sizes are sought for the least cost, whatever the budget."""
+def _most_usd_per_hour(problem: Problem) -> float:
+    """What a plan of the least cost may cost, and a little for rounding; inf without a budget, or for other plans.
+
+    Sizes of large networks are sought for the least cost, whatever the budget.
+    """
     budget = problem.scenario.budget_usd_per_hour
-    return budget is not None and problem.is_min_cost and problem.is_priced and plan.objective > budget * (1 + TINY)
+    return inf if budget is None or not (problem.is_min_cost and problem.is_priced) else budget * (1 + TINY)
 
 
 def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: float) -> bool:
