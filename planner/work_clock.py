@@ -2,9 +2,11 @@
 
 Steps are counted, not timed, so that a limit of time ends the same search at the same step on a fast, slow or busy
 machine, and a question has one answer. The prices of steps were measured once; they need not be exact. Where a machine
-takes several times as long as counted, the clock on the wall ends the search after all, see `let_wall_end`.
+takes several times as long as counted, the clock on the wall ends the search after all, see `wall_limit`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
@@ -24,7 +26,7 @@ class _Clock:
     """State of the clock, one per process."""
 
     ticks: int = 0
-    wall_deadline: float = -inf
+    wall_deadline: float = inf
     n_cut_offs: int = 0
 
 
@@ -40,7 +42,6 @@ def work_s() -> float:
     2.0
     """
     if is_past_wall():
-        _CLOCK.n_cut_offs += 1
         spend(LOOK_S)
     return _CLOCK.ticks / TICKS_PER_S
 
@@ -54,19 +55,26 @@ def spend(seconds: float) -> None:
     _CLOCK.ticks += round(seconds * TICKS_PER_S)
 
 
-def let_wall_end(limit_s: float) -> None:
-    """Let the clock on the wall end what begins now, several times later than its limit.
+@contextmanager
+def wall_limit(limit_s: float) -> Iterator[None]:
+    """Let the clock on the wall end what is done meanwhile, several times later than its limit.
 
     Args:
-        limit_s: limit of what begins, in work [s].
+        limit_s: limit of what is done, in work [s]. One within another ends with the outer one at the latest.
     """
-    until = monotonic() + max(SLOWEST * limit_s, limit_s + LEAST_WALL_S)
-    _CLOCK.wall_deadline = max(_CLOCK.wall_deadline, until)
+    outer = _CLOCK.wall_deadline
+    _CLOCK.wall_deadline = min(outer, monotonic() + max(SLOWEST * limit_s, limit_s + LEAST_WALL_S))
+    try:
+        yield
+    finally:
+        _CLOCK.wall_deadline = outer
 
 
 def is_past_wall() -> bool:
-    """Whether the clock on the wall is past every limit that was let on it."""
-    return -inf < _CLOCK.wall_deadline < monotonic()
+    """Whether the clock on the wall is past its limit: then what is done is cut off."""
+    is_past = monotonic() > _CLOCK.wall_deadline
+    _CLOCK.n_cut_offs += is_past
+    return is_past
 
 
 def n_cut_offs() -> int:

@@ -18,7 +18,7 @@ from planner.optimizer.search import RoutedSolution
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_search import search as routed_search
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
-from planner.work_clock import let_wall_end, work_s
+from planner.work_clock import wall_limit, work_s
 
 FASTEST_PART = 0.6
 """Of the time, what the search for the highest rate may take; the rest is for the cheapest plan that reaches it."""
@@ -63,9 +63,16 @@ def searched(
         UndecidedError: when time is up, or so many sizes are looked at, without a plan.
     """
     _check_has_queueing_model(problem)
-    let_wall_end(time_limit_s)
     if not (all(_is_reached(problem, demand) for demand in problem.demands) and may_be_in_time(problem)):
         return None
+    with wall_limit(time_limit_s):
+        return _searched(problem, time_limit_s, gap, laxer, most_sizings)
+
+
+def _searched(
+    problem: Problem, time_limit_s: float, gap: float, laxer: Solution | None, most_sizings: int
+) -> Solution | None:
+    """The same of a problem that nothing excludes at once."""
     if problem.is_routed:
         routed = routed_search(problem, time_limit_s, most_sizings)
         return None if routed is None else solution_of_routes(problem, routed)

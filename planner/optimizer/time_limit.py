@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from planner.errors import UndecidedError
 from planner.notes import Note, note
-from planner.work_clock import SLOWEST, let_wall_end, n_cut_offs, work_s
+from planner.work_clock import SLOWEST, n_cut_offs, work_s
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,6 @@ class TimeLimit:
     @classmethod
     def of(cls, seconds: float) -> "TimeLimit":
         """The limit that is so many seconds of work away."""
-        let_wall_end(seconds)
         return cls(work_s() + seconds)
 
     @property
@@ -41,7 +40,7 @@ def wall_notes() -> list[Note]:
         return []
     text = (
         f"this machine took more than {SLOWEST:g} times as long as the time limit allows work for, and the clock ended "
-        "the search: another run may find more"
+        "a search of this command: another run may find more"
     )
     return [note("ended-by-clock", text)]
 
