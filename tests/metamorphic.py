@@ -231,17 +231,15 @@ def as_network(data: Data) -> tuple[Data, Data] | None:
     return data, {**data, "periods": {"all": {"hours": 1.0}}}
 
 
-def in_halves(data: Data) -> tuple[Data, Data] | None:
-    """The first class in two halves that share its threshold; mean-length is a rule for one class alone."""
-    if data.get("capacity_rule") == "mean-length":
-        return None
+def in_halves(data: Data) -> tuple[Data, Data]:
+    """The first class in two halves that share its threshold."""
     before = {**data, "routing": {**data.get("routing", {}), "thresholds": "per-model"}}
     return before, _split(before)
 
 
-def in_free_halves(data: Data) -> tuple[Data, Data] | None:
+def in_free_halves(data: Data) -> tuple[Data, Data]:
     """The first class in two halves, each with a threshold of its own: one more freedom."""
-    return None if data.get("capacity_rule") == "mean-length" else (data, _split(data))
+    return data, _split(data)
 
 
 def _split(data: Data) -> Data:

@@ -9,8 +9,10 @@ class [req/s], with R the scale of the demand (1 where it must be served):
     sum over i of x_qpt,part,i = r_qpt                              where a part has any prompts under t
     sum of x_qpt,part,i E[T_i; part] <= N_i,    sum of d_qpi o s / b <= N_i,    sum of x E[bytes; part] 8e-9 <= Gbps
 
-and the bill: rent, ports, and what busy instances and traffic cost on top, as a mean over the hours. Solved by
-`scipy.optimize.milp`; `tests/test_optimizer_every_plan.py` holds it against trying all sizes one by one.
+and the bill: rent, ports, and what busy instances and traffic cost on top, as a mean over the hours. A ratio a : b adds
+b sum of N that take short prompts = a sum of N that decode; under "mean-length" T_i of the mean length of a part stands
+for the mean of T_i, without prefixes. Solved by `scipy.optimize.milp`; `tests/test_optimizer_every_plan.py` holds it
+against trying all sizes one by one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -103,6 +105,7 @@ class NetworkProgram:
         self.n = {name: self._size(pool, (sizes or {}).get(name)) for name, pool in data["pools"].items()}
         self.ports = {name: self._ports(link, (ports or {}).get(name)) for name, link in data.get("links", {}).items()}
         self._stock()
+        self._ratio()
         self.most_scale = max(1.0, MOST_SCALE * self._decoded_scale())
         self.scale = self.columns.add(self.most_scale)
         self.loads: dict[tuple[str, str], Terms] = {}
@@ -156,6 +159,16 @@ class NetworkProgram:
                 mine = [n for name, n in self.n.items() if self._at(name) == (site, kind)]
                 if mine:
                     self.columns.row([(n, 8.0) for n in mine], high=stock)
+
+    def _ratio(self) -> None:
+        """b instances that prefill short prompts for every a that decode, where a ratio a : b is stated."""
+        stated = self.data.get("routing", {}).get("prefill_to_decode")
+        if stated:
+            a, b = map(float, stated.split(":"))
+            pools = self.data["pools"]
+            short = [n for key, n in self.n.items() if "short" in self._takes(pools[key])]
+            decode = [n for key, n in self.n.items() if pools[key]["role"] == "decode"]
+            self.columns.row([*((n, b) for n in short), *((n, -a) for n in decode)], 0, 0)
 
     def _at(self, pool: str) -> tuple[str, str]:
         return self.data["pools"][pool]["site"], self.data["pools"][pool]["hardware"]
@@ -218,6 +231,9 @@ class NetworkProgram:
         if not mine.any():
             return
         total, cached, weights = requests.total[mine], requests.cached[mine], requests.weights[mine]
+        if self.data.get("capacity_rule") == "mean-length":
+            whole = weights.sum()
+            total, cached, weights = np.array([weights @ total / whole]), np.zeros(1), np.array([whole])
         ways: Terms = []
         for key, link in self._ways(stream, part):
             instance = self._instance(key)
@@ -248,6 +264,8 @@ class NetworkProgram:
 
     def _takes(self, pool: Data) -> tuple[str, ...]:
         """Which prompts a pool takes: as stated; else both where its site decodes and has a link to another."""
+        if pool["role"] == "decode":
+            return ()
         if "prompts" in pool:
             return (pool["prompts"],)
         others = self.data["pools"].values()

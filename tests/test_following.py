@@ -1,7 +1,6 @@
 """Pools that are rented by the period: least cost against every schedule, and the laws of following the hours."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import pairwise, product
 from math import inf
 from typing import Any
@@ -12,11 +11,8 @@ from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import Solution, outcome, planning_problem, searched
-from planner.optimizer.network.period_by_period import period_by_period
-from planner.optimizer.network.period_operation import classes_missing_slo
 from planner.optimizer.rent import is_kept_up, mean_instances, starts
 from planner.optimizer.strategies import FOLLOWING_GAP
-from planner.work_clock import work_s
 from tests.builders import GPUS, HOME, in_classes, sketch, small_with
 from tests.cpu_cost import cached
 
@@ -218,17 +214,3 @@ def test_rent_that_nothing_can_follow_is_refused(changes: dict[str, Any], said: 
     with pytest.raises(InputError) as caught:
         small_with(question(DAYS["slopes"], changes))
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize("least_up_h", [0.0, 9.0])
-def test_periods_planned_each_by_itself_keep_every_rule_and_promise_together(least_up_h: float) -> None:
-    rented = following("near", "decode", least_time_up_h=least_up_h, start_up_s=3600.0)
-    problem = planning_problem(small_with(question(DAYS["slopes"], {**rented, "slo.ttft_s": 8.0})))
-    always = searched(replace(problem, pools=tuple(replace(pool, by_period=None) for pool in problem.pools)), 20.0)
-    assert always is not None
-    found = period_by_period(problem, always, work_s() + 30.0, searched)
-    own = tuple(one.n_instances for one in found.operations)
-    hours = [h for h, _ in DAYS["slopes"].values()]
-    assert usd_by_hand(own, hours, least_up_h, 1.0, 0) == pytest.approx(found.objective)
-    assert found.objective <= always.objective * (1 + 1e-9)
-    assert not classes_missing_slo(problem, found.operations, found.ports)

@@ -297,9 +297,11 @@ def test_a_promise_without_a_queueing_model_is_refused_with_its_key() -> None:
         optimize(small_with({**DAY, **SLO, "dispatch": "round-robin"}))
 
 
-def test_a_ratio_is_refused_rather_than_passed_over() -> None:
-    with pytest.raises(InputError, match=r"prefill_to_decode: fixes a ratio"):
-        optimize(small_with({**DAY, "routing": {"prefill_to_decode": "1:1"}}))
+def test_a_ratio_holds_for_the_whole_fleet_and_is_named_where_nothing_keeps_it() -> None:
+    plan = sketch(small_with({**DAY, "routing": {"prefill_to_decode": "1:2"}}))
+    assert 2 * plan.pool("near").n_instances == plan.pool("decode").n_instances
+    with pytest.raises(InfeasibleError):
+        optimize(small_with({**DAY, "routing": {"prefill_to_decode": "1:97"}}))
 
 
 def price_of(problem: Problem, name: str) -> float:

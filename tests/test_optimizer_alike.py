@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from planner.errors import InputError
 from planner.executor import RunQuestion, simulate
 from planner.notes import code_of
 from planner.optimizer import planning_problem
+from planner.optimizer.network.cells import point
+from planner.optimizer.network.loads import NetworkLoads
 from planner.results import Plan, Promise
 from planner.scenario import Scenario, alike_classes
 from planner.studies.handed import Handed, tightened
@@ -96,9 +97,15 @@ def test_a_class_that_differs_is_planned_for_itself(what: str) -> None:
     assert [[m.name for m in c.members] for c in planning_problem(scenario).classes] == [["a", "c"], ["b"]]
 
 
-def test_a_rule_for_one_class_is_refused_where_two_differ() -> None:
-    with pytest.raises(InputError, match="capacity_rule"):
-        sketch(cut({"capacity_rule": "mean-length", **DIFFERENT["promise"]}))
+def test_work_is_counted_as_its_queues_see_it_of_the_class_that_promises_a_ttft() -> None:
+    """The rule of the mean length is one of the other class alone, whose waits nobody asks for."""
+    rules = "mean-length", "expected-work"
+    scenarios = [cut({"capacity_rule": rule, "classes.b.slo": {"ttft_s": 6.0}}) for rule in rules]
+    problems = [planning_problem(scenario) for scenario in scenarios]
+    for q, stream in enumerate(problems[0].streams):
+        (arc,) = problems[0].arcs[q]["short"]
+        mean, exact = (NetworkLoads(p).work_s(q, arc, "short", point(9000.0)) for p in problems)
+        assert (mean == exact) == (problems[0].classes[stream.request_class].name == "b")
 
 
 def test_a_class_that_fails_by_luck_tightens_the_promise_of_those_like_it() -> None:

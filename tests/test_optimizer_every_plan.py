@@ -35,6 +35,22 @@ def test_no_plan_of_a_small_network_is_better_than_the_answer_or_beats_its_bound
     assert faults_of(network_data(seed)) == []
 
 
+def with_one_rule(seed: int) -> Data:
+    """A small network under a rule or a limit that is about the whole fleet."""
+    data = network_data(seed)
+    hits = any("prefix_hits" in one["workload"] for one in data["classes"].values())
+    if seed % 2 or hits:
+        data["routing"] = {**data.get("routing", {}), "prefill_to_decode": ("1:1", "1:2", "2:1", "3:2")[seed % 4]}
+    else:
+        data["capacity_rule"] = "mean-length"
+    return data
+
+
+@pytest.mark.parametrize("seed", range(61_000, 61_010))
+def test_no_plan_of_a_ratio_or_by_mean_length_is_better_than_the_answer_of_a_network(seed: int) -> None:
+    assert faults_of(with_one_rule(seed)) == []
+
+
 @pytest.mark.parametrize("seed", [10_034, 10_039])
 def test_among_plans_of_one_stream_as_fast_as_the_best_the_answer_is_the_cheapest(seed: int) -> None:
     assert faults_of(one_site_data(seed, is_enumerable=True, promises=False)) == []

@@ -72,8 +72,6 @@ def resolved(
     problem = Problem(scenario, pools, links, classes, streams, demands, periods, inventories, tuple(looked_at))
     _check(problem)
     _check_room(problem)  # a pool that holds no prompt is part of no route: that comes first
-    if not problem.is_routed and (alone := [*_of_routes_alone(scenario)]):
-        raise InputError(alone)
     return replace(problem, pools=tuple(_limited(problem)))
 
 
@@ -257,18 +255,6 @@ def _check(problem: Problem) -> None:
         raise InputError(found)
 
 
-def _of_routes_alone(scenario: Scenario) -> Iterator[Fault]:
-    """What is planned only where all requests are of one model, at one rate, from anywhere."""
-    where = "which is planned of one model at one rate, with one promise, alone"
-    if scenario.capacity_rule != "expected-work":
-        yield scenario.problem(("capacity_rule",), f"is {scenario.capacity_rule}, {where}", '"expected-work"')
-    if scenario.routing.prefill_to_decode != "free":
-        yield scenario.problem(("routing", "prefill_to_decode"), f"fixes a ratio, {where}", '"free"')
-    if scenario.value_at("routing.n_candidates") is not None:
-        what = f"lays a grid of thresholds, {where}; here they are found by cutting intervals"
-        yield scenario.problem(("routing", "n_candidates"), what, "leave it out")
-
-
 def _check_room(problem: Problem) -> None:
     """Raises InfeasibleError where prompts of a class fit no pool that they could be routed to."""
     for demand in problem.demands:
@@ -328,7 +314,7 @@ def _limited(problem: Problem) -> Iterator[PoolSpec]:
         if scenario.budget_usd_per_hour is not None and pool.usd_per_hour:
             limits.append(int(scenario.budget_usd_per_hour / pool.usd_per_hour + 1e-9))
         if problem.is_min_cost:
-            limits.append(max(most_for_demand(problem, i), pool.min_instances))
+            limits.append(most_of_use(problem, i))
         if i not in reached:
             limits.append(pool.min_instances)
         if min(limits) >= LARGEST_POOL:
@@ -342,6 +328,22 @@ def unlimited_size(scenario: Scenario, pool: str) -> Fault:
     """What is wrong with a pool that may grow beyond any that is planned."""
     what = f"nothing limits its size to fewer than {LARGEST_POOL:,} instances"
     return scenario.problem(("pools", pool), what, "max_instances, an inventory, a budget or a lower demand")
+
+
+def most_of_use(problem: Problem, index: int) -> int:
+    """Instances of a pool beyond which no more are of use for the demand, or for a stated ratio to other pools."""
+    needed = [max(most_for_demand(problem, i), pool.min_instances) for i, pool in enumerate(problem.pools)]
+    pool, ratio = problem.pools[index], problem.ratio
+    if ratio is None or not (_is_counted(pool) or pool.role == "decode"):
+        return needed[index]
+    short = sum(n for n, other in zip(needed, problem.pools, strict=True) if _is_counted(other))
+    decode = sum(n for n, other in zip(needed, problem.pools, strict=True) if other.role == "decode")
+    return min(ceil(max(short / ratio[0], decode / ratio[1])) * ratio[pool.role == "decode"], LARGEST_POOL)
+
+
+def _is_counted(pool: PoolSpec) -> bool:
+    """Whether a ratio of prefill to decode is about a pool: short prompts go there."""
+    return "short" in pool.parts
 
 
 def most_for_demand(problem: Problem, index: int) -> int:

@@ -28,8 +28,6 @@ MOST_RATES, CLOSE_RATE = 8, 5e-3
 """so many, or until they are this close."""
 ALWAYS_PART = 0.4
 """Of the time, what the search for a plan that rents all pools at all times may take, where some follow the periods."""
-FIRST_PART = 0.5
-"""Of what that leaves, what planning each period by itself may take."""
 FOLLOWING_GAP = 2e-3
 """Gap at which the search for a plan that follows the periods stops: hours cost little each, and are many."""
 AGAIN_GAP = GAP_TARGET / 2
@@ -102,7 +100,6 @@ def _searched(
 def _following(problem: Problem, time_limit_s: float, gap: float) -> Solution | None:
     """The plan of a problem with pools that are rented by the period: it begins with the one that rents at all times,
     so that it is never dearer."""
-    from planner.optimizer.network.period_by_period import period_by_period
     from planner.optimizer.network.search import network_search
 
     deadline = work_s() + time_limit_s
@@ -111,10 +108,7 @@ def _following(problem: Problem, time_limit_s: float, gap: float) -> Solution | 
         always = searched(replace(problem, pools=pools), ALWAYS_PART * time_limit_s, gap)
     except UndecidedError:
         always = None
-    left_s = max(deadline - work_s(), 0.0)
-    first = always and period_by_period(problem, always, work_s() + FIRST_PART * left_s, searched)
-    left_s = max(deadline - work_s(), 0.0)
-    found = network_search(problem, left_s, min(gap, FOLLOWING_GAP), first)
+    found = network_search(problem, max(deadline - work_s(), 0.0), min(gap, FOLLOWING_GAP), always)
     return None if found is None or found.scale <= NOTHING else replace(found, always=always)
 
 

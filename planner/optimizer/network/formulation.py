@@ -14,7 +14,12 @@ from planner.optimizer.network.rows_of_routes import (
     route_prompts,
     serve_demand,
 )
-from planner.optimizer.network.rows_of_stock import bound_accelerators, bound_families, own_accelerators
+from planner.optimizer.network.rows_of_stock import (
+    bound_accelerators,
+    bound_families,
+    keep_prefill_to_decode,
+    own_accelerators,
+)
 from planner.optimizer.network.rows_of_work import bound_decode_slots, bound_prefill_work
 from planner.work_clock import spend
 
@@ -33,6 +38,7 @@ ROWS = (
     open_used_links,
     bound_accelerators,
     bound_families,
+    keep_prefill_to_decode,
     own_accelerators,
     start_instances,
     keep_up,

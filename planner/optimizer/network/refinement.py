@@ -114,7 +114,9 @@ def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
     highest = max(high for _, high in ends)
     if not any(problem.arcs[q]["long"] for q in members):
         return [Cell(highest, highest, 0.0, 0.0)]
-    lowest, inner_grid = min(low for low, _ in ends) - 1.0, mix.threshold_grid(SETTINGS.first_cells + 1)[1:-1]
+    is_stated = problem.scenario.value_at("routing.n_candidates") is not None
+    n_cells = problem.scenario.routing.n_candidates if is_stated else SETTINGS.first_cells
+    lowest, inner_grid = min(low for low, _ in ends) - 1.0, mix.threshold_grid(n_cells + 1)[1:-1]
     rooms = [t for t in memory_thresholds(problem, members) if lowest < t < highest]
     grid = np.unique([lowest, *inner_grid, *rooms, highest])
     inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(grid)]

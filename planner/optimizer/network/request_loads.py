@@ -16,6 +16,7 @@ from planner.optimizer.network.cells import Cell, end_of, lengths_between
 from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
 from planner.optimizer.room import is_held
 from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
+from planner.scenario import CapacityRule
 
 ROUNDING = 1e-3
 """What the least ratio between those lengths may miss: the curves are smooth."""
@@ -75,9 +76,9 @@ class RequestLoads:
             cell: the cell.
         """
         pool, mix = self.problem.pools[arc.pool], self.class_of(stream).mix
-        key = ("work", id(pool.rates), id(mix), part, *self._ends(part, cell))
+        key = ("work", id(pool.rates), id(mix), part, *self._ends(stream, part, cell))
         if key not in self.known:
-            rule, (low, high) = self.problem.scenario.capacity_rule, map(np.array, cell[:2])
+            rule, (low, high) = self.rule_of(stream), map(np.array, cell[:2])
             self.known[key] = float(
                 long_work_s(rule, pool.rates.prefill, mix, low, high)
                 if part == "long"
@@ -85,10 +86,18 @@ class RequestLoads:
             )
         return float(self.known[key])
 
-    def _ends(self, part: Part, cell: Cell) -> tuple[float, ...]:
-        """The thresholds of a cell that the least work of a part depends on: of long prompts by mean length on both."""
-        both = part == "long" and self.problem.scenario.capacity_rule == "mean-length"
-        return cell[:2] if both else (end_of(part, cell),)
+    def rule_of(self, stream: int) -> CapacityRule:
+        """How the work of a stream is counted: where its waits are, by every request, as its queues see it.
+
+        Args:
+            stream: the stream.
+        """
+        return "expected-work" if self.class_of(stream).ttft_s is not None else self.problem.scenario.capacity_rule
+
+    def _ends(self, stream: int, part: Part, cell: Cell) -> tuple[object, ...]:
+        """What the least work of a part depends on: of long prompts by mean length both thresholds of a cell."""
+        rule = self.rule_of(stream)
+        return (rule, *(cell[:2] if part == "long" and rule == "mean-length" else (end_of(part, cell),)))
 
     def residual_s(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Mean residual service time that an arrival finds, at the least over a cell [s]; 0 without requests.
@@ -127,9 +136,9 @@ class RequestLoads:
             return 0.0
         link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
         mix, holds = self.class_of(stream).mix, link.destination_holds_prefix
-        key = ("bytes", id(pool.rates), id(mix), part, *self._ends(part, cell), holds)
+        key = ("bytes", id(pool.rates), id(mix), part, *self._ends(stream, part, cell), holds)
         if key not in self.known:
-            rule, kv, (low, high) = self.problem.scenario.capacity_rule, pool.rates.kv_bytes, map(np.array, cell[:2])
+            rule, kv, (low, high) = self.rule_of(stream), pool.rates.kv_bytes, map(np.array, cell[:2])
             self.known[key] = float(
                 long_bytes(rule, kv, mix, (low, high), holds) if part == "long" else short_bytes(kv, mix, low, holds)
             )
@@ -140,7 +149,8 @@ class RequestLoads:
         [s].
 
         Equation:
-            kappa_i E[T_ref; between], kappa_i = min of T_i / T_ref over the lengths between
+            kappa_i E[T_ref; between], kappa_i = min of T_i / T_ref over the lengths between; mean-length: 0, since more
+            prompts may shorten their mean
 
         Args:
             stream: the stream.
@@ -173,6 +183,8 @@ class RequestLoads:
 
     def _between(self, stream: int, arc: Arc, cell: Cell) -> tuple[float, float]:
         pool, mix, reference = self.problem.pools[arc.pool], self.class_of(stream).mix, self._reference(stream)
+        if self.rule_of(stream) == "mean-length":
+            return 0.0, 0.0
         holds = arc.link is not None and self.problem.links[arc.link].destination_holds_prefix
         key = ("between", id(pool.rates), id(reference), id(mix), cell.low_tokens, cell.high_tokens, holds)
         if key not in self.known:

@@ -93,6 +93,26 @@ def _choose_one_layout(program: MixedIntegerProgram, f: int, members: Sequence[i
         program.rows.row(f"use_layout_{i}_{h}", terms, high=0)
 
 
+def keep_prefill_to_decode(program: MixedIntegerProgram) -> None:
+    """A stated ratio of instances that prefill short prompts to instances that decode, over the whole fleet.
+
+    Equation:
+        b sum of n_i over pools for short prompts = a sum of n_i over decode pools, for a ratio a : b
+
+    Args:
+        program: the program.
+    """
+    if program.problem.ratio is None:
+        return
+    a, b = program.problem.ratio
+    for h in sorted({h for _, h in program.instances}):
+        terms = []
+        for i, pool in enumerate(program.problem.pools):
+            factor = b * ("short" in pool.parts) if pool.is_prefill else -a
+            terms += [(n, float(factor)) for n in sizes_of(program, i, h) if factor]
+        program.shared_rows.append(program.rows.row(f"keep_prefill_to_decode_{h}", terms, 0, 0))
+
+
 def own_accelerators(program: MixedIntegerProgram) -> None:
     """In every period the roles of an owner use at most the accelerators that are bought.
 

@@ -207,8 +207,8 @@ def _start(program: MixedIntegerProgram, best: Solution) -> dict[int, float]:
 
 def _recreate(state: SearchState, deadline: float) -> None:
     """Improve a plan by ruin and recreate, once for each plan; SLOs missed on the way say nothing of others."""
-    if state.best is None or state.best is state.recreated:
-        return
+    if state.best is None or state.best is state.recreated or len(state.problem.periods) == 1:
+        return  # a program of one period has the whole choice
     slo_factors = list(state.slo_factors)
     state.arcs |= {StreamArc(flow.stream, flow.arc) for one in state.best.operations for flow in one.flows}
     improve_by_ruin_and_recreate(
