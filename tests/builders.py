@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.optimizer import Problem, planned_at, planning_problem, sketched, solved
-from planner.optimizer.evaluation import Evaluation
+from planner.optimizer import Problem, Solution, planned_at, planning_problem, searched, sketched, solved
+from planner.optimizer.evaluation import Evaluation, unit_of
 from planner.optimizer.routed_capacity import Operating
-from planner.optimizer.search import RoutedSolution
-from planner.optimizer.strategies import solution_of_routes
-from planner.results import Fleet, Latency, Plan
+from planner.optimizer.single_route import RoutedSolution, solution_of_routes
+from planner.results import Fleet, Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from tests.cpu_cost import cached
 
@@ -270,6 +269,21 @@ class Draw:
         return changes
 
 
+def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | Solution | None:
+    """What is found in the units of answers: of one route with its loads and rates."""
+    found, unit = searched(problem, time_limit_s), unit_of(problem)
+    if found is None or found.routed is not None:
+        return found and found.routed
+    return replace(found, objective=found.objective * unit, bound=found.bound * unit)
+
+
+def routed_search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | None:
+    """The same of a problem whose requests all take one route."""
+    found = search(problem, time_limit_s)
+    assert found is None or isinstance(found, RoutedSolution)
+    return found
+
+
 def fleet_of(problem: Problem, routed: RoutedSolution) -> Fleet:
     """The fleet of sizes, thresholds and rates by route, at the rate that the plan is for."""
     return planned_at(problem, solution_of_routes(problem, routed))
@@ -278,9 +292,3 @@ def fleet_of(problem: Problem, routed: RoutedSolution) -> Fleet:
 def evaluation_of(problem: Problem, routed: RoutedSolution, operating: Operating) -> Evaluation:
     """Sizes and thresholds by route at a rate."""
     return Evaluation(problem, solution_of_routes(problem, replace(routed, operating=operating)))
-
-
-def latencies(problem: Problem, routed: RoutedSolution, operating: Operating) -> list[Latency]:
-    """Latency of every class at a rate, then of all requests together."""
-    found = evaluation_of(problem, routed, operating)
-    return [*(c.latency for c in found.classes()), found.fleet()["latency"]]

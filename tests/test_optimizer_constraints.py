@@ -134,7 +134,7 @@ def test_a_solution_of_the_whole_model_satisfies_every_constraint_written_out() 
 def test_loads_of_the_tiny_problem_are_those_computed_by_hand(k: int) -> None:
     """Chat prompts of 1000 and 3000 tokens take 0.25 and 0.75 s on the fast pool, 0.5 and 1.5 s near."""
     problem = tiny_problem()
-    loads = threshold_loads(problem, problem.routes[0], np.array([-1.0, 1000.0, 3000.0])).at(k)
+    loads = threshold_loads(problem, problem.routes[0], np.array([-1.0, 1000.0, 3000.0])[k : k + 1])
     assert loads.long_fraction[0] == [1, 0.5, 0][k]
     assert loads.long_s[0] == pytest.approx([0.5, 0.375, 0][k])
     assert loads.short_s[0] == pytest.approx([0, 0.25, 1.0][k])

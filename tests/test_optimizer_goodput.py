@@ -14,13 +14,12 @@ from planner.optimizer.formulation import Sizing
 from planner.optimizer.goodput import best_goodput, best_goodput_up_to, sizings_to_bound
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.slo_cheapest import _CostOrder
-from planner.optimizer.slo_search import search
 from planner.optimizer.strategies import may_be_in_time, searched
 from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan
 from planner.roofline import exposed_transfer_s
 from planner.work_clock import work_s
-from tests.builders import FAST, HOME, in_classes, problem_of, reference, sketch, small_with
+from tests.builders import FAST, HOME, in_classes, problem_of, reference, routed_search, sketch, small_with
 from tests.cpu_cost import cached
 
 PROMISE = {"slo": {"ttft_s": 4.0}}
@@ -78,7 +77,7 @@ def test_goodput_of_fixed_sizes_is_what_a_fine_grid_of_thresholds_finds() -> Non
 
 def test_no_other_sizes_do_better_than_the_plan() -> None:
     problem = promised()
-    solution = search(problem)
+    solution = routed_search(problem)
     assert solution is not None
     others = [
         best_goodput(problem, Sizing((fast, near, 5 - near), ((1,),)), work_s() + 60)
@@ -157,7 +156,7 @@ def test_a_higher_demand_or_a_shorter_promise_never_costs_less() -> None:
     wide = {f"sites.remote.accelerators.{FAST}": 400, f"sites.local.accelerators.{HOME}": 800, "objective": "min-cost"}
     costs = []
     for demand, promise in ((5.0, 8.0), (5.0, 4.0), (7.0, 4.0)):
-        solution = search(problem_of(wide | {"demand_req_per_s": demand, "slo": {"ttft_s": promise}}))
+        solution = routed_search(problem_of(wide | {"demand_req_per_s": demand, "slo": {"ttft_s": promise}}))
         assert solution is not None
         assert solution.goodput is not None
         assert solution.goodput >= demand
@@ -215,7 +214,7 @@ def test_a_promise_on_the_step_refuses_a_measured_decode_point_that_breaks_it() 
 def test_a_promise_that_hardly_binds_is_planned_for_no_fewer_than_other_sizes_serve() -> None:
     changes = {"slo": {"ttft_s": 1e5, "ttft_percentile": 50.0}, "workload.output_lengths.tokens": 990.0}
     problem = planning_problem(reference("expected-work").varied(changes))
-    solution = search(problem)
+    solution = routed_search(problem)
     assert solution is not None
     pinned = best_goodput(problem, Sizing((4, 3, 5), ((1,),)), work_s() + 60)
     assert pinned.rate <= solution.bound * (1 + 1e-9)

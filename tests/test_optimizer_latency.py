@@ -10,13 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from planner.optimizer import Problem, planning_problem
+from planner.optimizer import Problem, planning_problem, searched
 from planner.optimizer.delays import admission_wait
+from planner.optimizer.evaluation import evaluation_at
 from planner.optimizer.routed_capacity import Operating, pool_utilization
-from planner.optimizer.search import RoutedSolution
-from planner.optimizer.slo_search import search
+from planner.optimizer.single_route import RoutedSolution
 from planner.results import Latency
-from tests.builders import Draw, evaluation_of, fleet_of, in_classes, latencies, problem_of, reference, sketch
+from tests.builders import (
+    Draw,
+    evaluation_of,
+    fleet_of,
+    in_classes,
+    problem_of,
+    reference,
+    routed_search,
+    sketch,
+)
 from tests.oracles import mg1_wait_moments
 
 SEEDS = st.integers(0, 10_000)
@@ -25,13 +34,19 @@ LOADED = ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s")
 
 def solved(changes: dict[str, Any]) -> tuple[Problem, RoutedSolution]:
     problem = problem_of(changes)
-    solution = search(problem)
+    solution = routed_search(problem)
     assert solution is not None
     return problem, solution
 
 
 def latency_at(problem: Problem, solution: RoutedSolution, load: float) -> Latency:
-    return latencies(problem, solution, solution.highest.scaled_to(load * solution.highest.rate))[-1]
+    return latency_of(problem, solution, solution.highest.scaled_to(load * solution.highest.rate))
+
+
+def latency_of(problem: Problem, solution: RoutedSolution, operating: Operating) -> Latency:
+    """Latency of all requests at a rate."""
+    found: Latency = evaluation_of(problem, solution, operating).fleet()["latency"]
+    return found
 
 
 def test_unloaded_mean_is_the_integral_of_service_and_transfer_over_all_lengths() -> None:
@@ -103,7 +118,7 @@ def test_a_stated_fabric_adds_the_hand_off_inside_the_site(fabric_gbps: float) -
 @given(seed=SEEDS, loads=st.lists(st.floats(0.02, 0.97), min_size=2, max_size=2).map(sorted))
 def test_ttft_under_load_is_never_below_unloaded_and_grows_with_load(seed: int, loads: list[float]) -> None:
     problem = problem_of(Draw(np.random.default_rng(seed)).question() | {"capacity_rule": "expected-work"})
-    solution = search(problem)
+    solution = routed_search(problem)
     if solution is None:
         return
     light, heavy = (latency_at(problem, solution, load) for load in loads)
@@ -137,7 +152,7 @@ def test_one_prefill_instance_waits_as_pollaczek_and_khinchine_say() -> None:
     seconds, weights = service.curve(np.array([1000, 4000, 20_000])), np.array([0.5, 0.3, 0.2])
     rate = 0.6 / float(seconds @ weights)
     wait_s, _ = mg1_wait_moments(rate, seconds, weights)
-    latency = latencies(problem, solution, Operating(rate, (rate,)))[-1]
+    latency = latency_of(problem, solution, Operating(rate, (rate,)))
     assert latency.ttft_mean_s == pytest.approx(float(seconds @ weights) + wait_s, rel=1e-6)
 
 
@@ -170,7 +185,7 @@ def test_disciplines_without_a_queueing_model_have_no_loaded_ttft(discipline: di
 def test_work_that_streams_bring_is_the_utilisation_of_their_pool(seed: int, load: float) -> None:
     """Utilisation law: rate times mean service over instances; atoms of a continuous mix are good to 1 %."""
     problem = problem_of(Draw(np.random.default_rng(seed)).question() | {"capacity_rule": "expected-work"})
-    solution = search(problem)
+    solution = routed_search(problem)
     if solution is None:
         return
     operating = solution.highest.scaled_to(load * solution.highest.rate)
@@ -191,9 +206,10 @@ def test_ttft_of_all_requests_is_that_of_the_classes_weighted_by_their_share() -
         "files": (0.2, {"lengths": {"kind": "constant", "tokens": 20_000}, "output_lengths": output}),
     }
     problem = planning_problem(in_classes(parts, {}))
-    solution = search(problem)
+    solution = searched(problem, 60.0)
     assert solution is not None
-    chat, files, everything = latencies(problem, solution, solution.highest.scaled_to(1.0))
+    found = evaluation_at(problem, solution, 1.0)
+    chat, files, everything = (*(c.latency for c in found.classes()), found.fleet()["latency"])
     for name in ("ttft_mean_s", "ttft_unloaded_mean_s"):
         assert getattr(everything, name) == pytest.approx(0.8 * getattr(chat, name) + 0.2 * getattr(files, name))
     assert chat.ttft_unloaded_mean_s is not None

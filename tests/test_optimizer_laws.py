@@ -14,11 +14,10 @@ from planner.optimizer.capacity import exact_loads, interval_loads, split_interv
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.routed_capacity import highest_rate
-from planner.optimizer.search import RoutedSolution
-from planner.optimizer.slo_search import search
+from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.roofline import DecodePoint
 from planner.scenario import Scenario
-from tests.builders import FAST, GPUS, HOME, Draw, in_classes, problem_of, small_with
+from tests.builders import FAST, GPUS, HOME, Draw, in_classes, problem_of, routed_search, small_with
 
 SEEDS = st.integers(0, 10_000)
 SLACK = 2e-4
@@ -31,7 +30,7 @@ def question(seed: int, **changes: Any) -> dict[str, Any]:
 
 
 def rate_of(scenario: Scenario) -> float:
-    found = search(planning_problem(scenario))
+    found = routed_search(planning_problem(scenario))
     return found.highest.rate if found else 0.0
 
 
@@ -40,7 +39,7 @@ def rate(changes: dict[str, Any]) -> float:
 
 
 def found(problem: Problem) -> RoutedSolution:
-    solution = search(problem)
+    solution = routed_search(problem)
     assert solution is not None
     return solution
 
@@ -108,7 +107,7 @@ def test_two_identical_log_normal_classes_are_planned_as_one(rule: str) -> None:
     }
     parts = {"one": (0.3, workload), "two": (0.7, workload)}
     changes = {"capacity_rule": rule, "routing.n_candidates": 12}
-    plan = search(planning_problem(in_classes(parts, changes)), 2.0)
+    plan = routed_search(planning_problem(in_classes(parts, changes)), 2.0)
     one = rate(changes)
     assert plan is not None
     assert plan.highest.rate >= one * (1 - 1e-3)
@@ -120,9 +119,9 @@ def test_two_identical_log_normal_classes_are_planned_as_one(rule: str) -> None:
 @given(seed=SEEDS)
 def test_free_routing_is_never_below_the_plan(seed: int) -> None:
     problem = problem_of(question(seed, capacity_rule="expected-work"))
-    plan = search(problem)
+    plan = routed_search(problem)
     if plan is not None:
-        free = free_routing(problem, plan)
+        free = free_routing(problem, solution_of_routes(problem, plan))
         assert free is not None
         assert free.max_throughput_req_per_s >= plan.highest.rate * (1 - 1e-6)
         assert free.gain == pytest.approx(free.max_throughput_req_per_s / plan.highest.rate - 1)
@@ -133,14 +132,14 @@ def test_free_routing_keeps_up_with_a_threshold_on_any_length_of_a_discrete_mix(
     lengths = {"kind": "empirical", "tokens": [1000, 4000, 9000]}
     problem = problem_of({"workload.lengths": lengths, "routing.threshold_tokens": threshold})
     plan = found(problem)
-    free = free_routing(problem, plan)
+    free = free_routing(problem, solution_of_routes(problem, plan))
     assert free is not None
     assert free.max_throughput_req_per_s >= plan.highest.rate * (1 - 1e-9)
 
 
 def test_free_routing_has_no_answer_for_capacities_at_the_mean_length() -> None:
     problem = problem_of({"capacity_rule": "mean-length"})
-    assert free_routing(problem, found(problem)) is None
+    assert free_routing(problem, solution_of_routes(problem, found(problem))) is None
 
 
 def test_free_routing_gains_nothing_where_one_threshold_is_the_best_policy() -> None:
@@ -152,7 +151,7 @@ def test_free_routing_gains_nothing_where_one_threshold_is_the_best_policy() -> 
             "pools.near.n_instances": 0,
         }
     )
-    free = free_routing(problem, found(problem))
+    free = free_routing(problem, solution_of_routes(problem, found(problem)))
     assert free is not None
     assert free.gain == pytest.approx(0.0, abs=1e-6)
 
@@ -177,7 +176,7 @@ def test_expected_work_never_promises_more_than_the_mean_length_when_service_is_
 @given(seed=SEEDS)
 def test_the_cheapest_fleet_for_the_highest_rate_of_a_budget_costs_no_more_than_the_budget(seed: int) -> None:
     changes = question(seed, budget_usd_per_hour=200.0)
-    plan = search(problem_of(changes))
+    plan = routed_search(problem_of(changes))
     if plan is not None:
         demand = plan.highest.rate * (1 - 1e-6)
         cheapest = found(problem_of(changes | {"objective": "min-cost", "demand_req_per_s": demand}))

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.least_ttft import GAP, filled_with_budget, floor_s, least_ttft
+from planner.optimizer.least_ttft import filled_with_budget, floor_s, least_ttft
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.ttft_bisection import with_ttft_slo
+from planner.optimizer.single_route import SLO_GAP as GAP
 from planner.optimizer.slo_attainment import FleetUnderSlo
-from planner.optimizer.slo_search import search
 from planner.report import binding, words
 from planner.results import Plan
 from planner.work_clock import work_s
-from tests.builders import FAST, HOME, in_classes, problem_of, sketch, small_with
+from tests.builders import FAST, HOME, in_classes, problem_of, routed_search, sketch, small_with
 from tests.cpu_cost import cached
 from tests.test_optimizer_goodput import p90_by_hand
 
@@ -68,7 +68,7 @@ def test_a_rate_that_sizes_do_not_serve_has_no_ttft() -> None:
 
 def test_no_other_sizes_are_quicker_than_the_plan() -> None:
     problem = quick({f"sites.local.accelerators.{HOME}": 32})
-    solution = search(problem)
+    solution = routed_search(problem)
     assert solution is not None
     others = [
         least_ttft(problem, Sizing((fast, near, 4 - near), ((1,),)), 1.5, work_s() + 60)
@@ -101,16 +101,16 @@ def test_what_binds_says_how_much_sooner_one_more_unit_would_be() -> None:
 def test_the_least_ttft_can_be_promised_and_less_than_its_bound_cannot() -> None:
     plan = quick_plan()
     kept = {"objective": "min-cost", "slo": {"ttft_s": plan.latency.ttft_p90_s * 1.005}}  # type: ignore[operator]
-    assert search(problem_of(QUICK | kept)) is not None
+    assert routed_search(problem_of(QUICK | kept)) is not None
     broken = {"objective": "min-cost", "slo": {"ttft_s": plan.bound * 0.995}}
-    assert search(problem_of(QUICK | broken)) is None
+    assert routed_search(problem_of(QUICK | broken)) is None
 
 
 def test_nothing_that_the_ttft_does_not_need_is_rented() -> None:
     plan = quick_plan()
     problem = quick()
     # With one decode instance less, requests would wait for a place in the batch, or never find one.
-    fewer = search(quick({"pools.decode.n_instances": plan.pool("decode").n_instances - 1}))
+    fewer = routed_search(quick({"pools.decode.n_instances": plan.pool("decode").n_instances - 1}))
     assert fewer is not None
     assert fewer.objective > plan.bound
     assert plan.pool("decode").n_instances < problem.size_limits[2]  # type: ignore[operator]
@@ -119,14 +119,14 @@ def test_nothing_that_the_ttft_does_not_need_is_rented() -> None:
 @pytest.mark.parametrize(("low", "high"), [(160.0, 200.0), (120.0, 160.0)])
 def test_more_budget_is_never_later(low: float, high: float) -> None:
     stock = {f"sites.remote.accelerators.{FAST}": 80, f"sites.local.accelerators.{HOME}": 80}
-    less, more = (search(quick({**stock, "budget_usd_per_hour": usd})) for usd in (low, high))
+    less, more = (routed_search(quick({**stock, "budget_usd_per_hour": usd})) for usd in (low, high))
     assert more is not None
     assert less is not None
     assert more.bound <= less.objective
 
 
 def test_a_higher_percentile_is_never_sooner() -> None:
-    plain, strict = search(quick()), search(quick({"slo": {"ttft_percentile": 99.0}}))
+    plain, strict = routed_search(quick()), routed_search(quick({"slo": {"ttft_percentile": 99.0}}))
     assert plain is not None
     assert strict is not None
     assert plain.bound < strict.objective
@@ -134,7 +134,7 @@ def test_a_higher_percentile_is_never_sooner() -> None:
 
 def test_the_floor_is_below_every_plan() -> None:
     problem = quick()
-    solution = search(problem)
+    solution = routed_search(problem)
     assert solution is not None
     assert floor_s(problem, 1.5, work_s() + 60) <= solution.objective
 
@@ -157,7 +157,7 @@ def test_a_promise_beside_the_objective_holds_or_there_is_no_plan() -> None:
     with pytest.raises(InfeasibleError, match=r"slo\.ttft_s at least") as caught:
         optimize(small_with({**QUICK, "slo": {"ttft_s": plan.bound * 0.9}}))
     assert "within" in str(caught.value)
-    assert search(quick({"slo": {"ttft_s": plan.bound * 1.2}})) is not None
+    assert routed_search(quick({"slo": {"ttft_s": plan.bound * 1.2}})) is not None
 
 
 def test_a_discipline_without_a_model_is_refused_by_the_key_of_the_objective() -> None:

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import planning_problem
-from planner.optimizer.goodput import GAP as GOODPUT_GAP
 from planner.optimizer.network.search import network_search
-from planner.optimizer.search import GAP_TARGET
-from planner.optimizer.slo_search import search
+from planner.optimizer.single_route import PLAIN_GAP as GAP_TARGET
+from planner.optimizer.single_route import SLO_GAP as GOODPUT_GAP
 from planner.scenario import Scenario
-from tests.builders import FAST, GPUS, HOME, Draw, small_with
+from tests.builders import FAST, GPUS, HOME, Draw, search, small_with
 
 TOLERANCE = 2e-6
 """The solver's, once for either search."""

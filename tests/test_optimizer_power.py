@@ -6,10 +6,9 @@ import pytest
 
 from planner.errors import InputError
 from planner.optimizer import optimize
-from planner.optimizer.slo_search import search
 from planner.profiles import hardware_profile
 from planner.scenario import Price
-from tests.builders import FAST, GPUS, HOME, fleet_of, problem_of, sketch, small_with
+from tests.builders import FAST, GPUS, HOME, fleet_of, problem_of, routed_search, sketch, small_with
 
 POWER = {"usd_per_kwh": 0.10, "pue": 1.3, "draw_fraction": 1.2}
 
@@ -198,7 +197,7 @@ def test_traffic_by_volume_and_power_of_busy_instances_are_those_of_a_calculatio
         "pools.decode.n_instances": 3,
     }
     problem = problem_of(EVERYWHERE | asked)
-    routed = search(problem)
+    routed = routed_search(problem)
     assert routed is not None
     plan = fleet_of(problem, routed)
     # Qwen3-235B caches 94 layers of keys and values, 4 heads of 128 bf16 values each.

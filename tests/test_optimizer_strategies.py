@@ -4,14 +4,13 @@ import pytest
 
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.goodput import GAP as GOODPUT_GAP
-from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
 from planner.optimizer.network.cells import point
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.routed_capacity import highest_rate
-from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
-from planner.optimizer.search import RoutedSolution
-from planner.optimizer.strategies import solution_of_routes
+from planner.optimizer.single_route import PLAIN_GAP as CAPACITY_GAP
+from planner.optimizer.single_route import SLO_GAP as GOODPUT_GAP
+from planner.optimizer.single_route import SLO_GAP as LEAST_TTFT_GAP
+from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from tests.builders import problem_of
 
 LENGTHS = {"kind": "empirical", "tokens": (1000, 4000, 16_000)}

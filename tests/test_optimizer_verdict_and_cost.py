@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.optimizer import optimize, planning_problem
-from planner.optimizer.slo_search import search
 from planner.results import Fleet, Plan
 from planner.scenario import read_scenario
-from tests.builders import FAST, HOME, Draw, fleet_of, problem_of, reference, small, small_with
+from tests.builders import FAST, HOME, Draw, fleet_of, problem_of, reference, routed_search, small, small_with
 
 SEEDS = st.integers(0, 10_000)
 
@@ -22,7 +21,7 @@ def plan(changes: dict[str, Any] | None = None) -> Plan:
 
 def fleet(seed: int, **changes: Any) -> Fleet | None:
     problem = problem_of(Draw(np.random.default_rng(seed)).question() | changes)
-    solution = search(problem)
+    solution = routed_search(problem)
     return None if solution is None else fleet_of(problem, solution)
 
 
@@ -43,7 +42,7 @@ def test_pools_are_sent_every_request_once_per_role(seed: int) -> None:
 @given(seed=SEEDS, load=st.floats(0.05, 0.95))
 def test_utilisation_is_offered_over_capacity_and_at_most_one(seed: int, load: float) -> None:
     problem = problem_of(Draw(np.random.default_rng(seed)).question())
-    solution = search(problem)
+    solution = routed_search(problem)
     if solution is None:
         return
     demand = load * solution.highest.rate

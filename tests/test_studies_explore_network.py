@@ -7,7 +7,7 @@ import pytest
 
 from planner.optimizer import Problem, Solution
 from planner.optimizer.network.cells import point
-from planner.optimizer.strategies import solution_of_routes
+from planner.optimizer.single_route import solution_of_routes
 from planner.studies.explore.network import TurnedNetwork, can_turn_network, used_pools
 from planner.studies.explore.network_tables import NetworkTables
 from tests.test_optimizer_evaluation import ASKED, planned

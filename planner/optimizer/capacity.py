@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from planner.optimizer.problem import Problem
 from planner.optimizer.routes import Route
-from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
+from planner.optimizer.work import ROUNDING_OF_SUMS, long_bytes, long_work_s, short_bytes, short_work_s
 from planner.workload import ALL_LONG, RequestMix
 
 Array = NDArray[np.float64]
@@ -37,18 +37,6 @@ class Loads:
     def n_candidates(self) -> int:
         """Number of candidates."""
         return len(self.low_tokens)
-
-    def at(self, index: int) -> "Loads":
-        """The loads of one candidate alone."""
-        return Loads(**{name: value[index : index + 1] for name, value in vars(self).items()})
-
-    def without(self, index: int) -> "Loads":
-        """All but one candidate."""
-        return Loads(**{name: np.delete(value, index) for name, value in vars(self).items()})
-
-    def joined(self, other: "Loads") -> "Loads":
-        """These candidates and those of `other`."""
-        return Loads(**{name: np.concatenate([value, vars(other)[name]]) for name, value in vars(self).items()})
 
 
 def threshold_loads(problem: Problem, route: Route, thresholds_tokens: Array) -> Loads:
@@ -111,8 +99,12 @@ def _long_loads(problem: Problem, route: Route, mix: RequestMix, low: Array, hig
         return np.zeros_like(low), np.zeros_like(low)
     rates, rule = problem.pools[route.long].rates, problem.scenario.capacity_rule
     holds = route.long_link is not None and problem.links[route.long_link].destination_holds_prefix
-    work_s = long_work_s(rule, rates.prefill, mix, low, high)
-    return work_s, long_bytes(rule, rates.kv_bytes, mix, (low, high), holds)
+    work_s, sent = (
+        long_work_s(rule, rates.prefill, mix, low, high),
+        long_bytes(rule, rates.kv_bytes, mix, (low, high), holds),
+    )
+    is_any = mix.long_fraction(high) > ROUNDING_OF_SUMS
+    return work_s * is_any, sent * is_any
 
 
 def _short_loads(problem: Problem, route: Route, mix: RequestMix, low: Array) -> tuple[Array, Array]:
@@ -120,10 +112,12 @@ def _short_loads(problem: Problem, route: Route, mix: RequestMix, low: Array) ->
     if route.short is None:
         return np.zeros_like(low), np.zeros_like(low)
     rates = problem.pools[route.short].rates
-    work_s = short_work_s(problem.scenario.capacity_rule, rates.prefill, mix, low)
+    is_any = 1 - mix.long_fraction(low) > ROUNDING_OF_SUMS
+    work_s = short_work_s(problem.scenario.capacity_rule, rates.prefill, mix, low) * is_any
     if route.short_link is None:
         return work_s, np.zeros_like(low)
-    return work_s, short_bytes(rates.kv_bytes, mix, low, problem.links[route.short_link].destination_holds_prefix)
+    sent = short_bytes(rates.kv_bytes, mix, low, problem.links[route.short_link].destination_holds_prefix)
+    return work_s, sent * is_any
 
 
 def decode_s(problem: Problem, route: Route) -> float:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.capacity import decode_s
+from planner.optimizer.network.request_loads import RequestLoads
 from planner.optimizer.problem import Problem
-from planner.optimizer.search import RoutedSolution
 from planner.optimizer.sensitivity import most_of_sizes
+from planner.optimizer.solution import Solution
 from planner.results import FreeRouting
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT
 from planner.workload import ALL_LONG
@@ -43,7 +44,7 @@ class Terms:
     sent: dict[int, list[pulp.LpAffineExpression]] = field(default_factory=lambda: defaultdict(list))
 
 
-def free_routing(problem: Problem, solution: RoutedSolution) -> FreeRouting | None:
+def free_routing(problem: Problem, solution: Solution) -> FreeRouting | None:
     """The per-bin routing LP at the sizes of a solution.
 
     Equation:
@@ -73,20 +74,22 @@ def free_routing(problem: Problem, solution: RoutedSolution) -> FreeRouting | No
     for c in range(len(problem.classes)):
         _route_class(problem, solution, c, lp, rate, terms)
     for i, work in terms.work.items():
-        lp.addConstraint(pulp.lpSum(work) <= solution.sizing.n_instances[i], f"work_{i}")
+        lp.addConstraint(pulp.lpSum(work) <= solution.operations[0].n_instances[i], f"work_{i}")
     for i, sent in terms.sent.items():
-        lp.addConstraint(pulp.lpSum(sent) <= problem.links[i].gbps(solution.sizing.n_ports[i]), f"link_{i}")
+        lp.addConstraint(pulp.lpSum(sent) <= problem.links[i].gbps(solution.ports[i]), f"link_{i}")
     lp.solve(pulp.HiGHS(msg=False, threads=1))
     if lp.sol_status != pulp.LpSolutionOptimal:
         return None
-    best = float(rate.value())
-    base = most_of_sizes(problem, solution.sizing, solution)
+    best, routed = float(rate.value()), solution.routed
+    base = solution.highest_req_per_s if routed is None else most_of_sizes(problem, routed.sizing, routed)
+    if not base:
+        return None
     return FreeRouting(max_throughput_req_per_s=max(best, base), gain=max(best / base - 1, 0.0), n_bins=N_BINS)
 
 
 def _route_class(
     problem: Problem,
-    solution: RoutedSolution,
+    solution: Solution,
     request_class: int,
     lp: pulp.LpProblem,
     rate: pulp.LpVariable,
@@ -130,25 +133,27 @@ def _load(
             terms.sent[choice.link].append(float(gbits[b]) * x)
 
 
-def _edges(problem: Problem, solution: RoutedSolution, request_class: int) -> Array:
+def _edges(problem: Problem, solution: Solution, request_class: int) -> Array:
     """Bin edges of a class: equal probability, and the thresholds of the solution."""
     mix = problem.classes[request_class].mix
     own = [
-        t
-        for route, t in zip(problem.routes, solution.thresholds_tokens, strict=True)
-        if route.request_class == request_class and mix.support[0] <= t <= mix.support[1]
+        flow.threshold_tokens
+        for flow in solution.operations[0].flows
+        if problem.streams[flow.stream].request_class == request_class
+        and mix.support[0] <= flow.threshold_tokens <= mix.support[1]
     ]
     return np.unique(np.concatenate([[ALL_LONG], mix.threshold_grid(N_BINS + 1), own]))
 
 
 def _choices(problem: Problem, request_class: int) -> Iterator[Choice]:
     """Every way through the pools that a class may use, each once."""
-    seen = set()
-    for route in problem.routes:
-        for pool, link in ((route.long, route.long_link), (route.short, route.short_link)):
-            if route.request_class == request_class and pool is not None and (pool, route.decode) not in seen:
-                seen.add((pool, route.decode))
-                yield Choice(pool, link, route.decode, decode_s(problem, route))
+    loads, seen = RequestLoads(problem), set()
+    for q, stream in enumerate(problem.streams):
+        arcs = (arc for part in problem.arcs[q].values() for arc in part)
+        for arc, decode in product(arcs, problem.decoders[q]):
+            if stream.request_class == request_class and (arc.pool, decode) not in seen:
+                seen.add((arc.pool, decode))
+                yield Choice(arc.pool, arc.link, decode, loads.decode_s(q, decode))
 
 
 def _per_request(

@@ -13,14 +13,13 @@ from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import rate_limits
 from planner.optimizer.settings import ROUTE_SETTINGS
+from planner.optimizer.single_route import SLO_GAP
 from planner.optimizer.slo_attainment import SATURATED, Array, FleetUnderSlo
 from planner.ties import exceeds, first_largest
 from planner.work_clock import work_s
 
 MOST_BUSY = 0.98
 """Greatest use of decode and links under an SLO: beyond it their waits grow without bound."""
-GAP = 1e-3
-"""Goodput is found and proven to this."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def best_goodput(
         if best.rate >= enough:
             return replace(best, bound=inf)
         negative, _, low, high = heappop(heap)
-        better = max(best.rate, least) * (1 + GAP)
+        better = max(best.rate, least) * (1 + SLO_GAP)
         if -negative <= better or work_s() > deadline:
             return replace(best, bound=max(-negative, better))
         if not fleet.may_meet_slo(low, high, max(better, -negative * ROUTE_SETTINGS.least_part)):
@@ -89,7 +88,7 @@ def best_goodput(
             lows, highs = split_interval(mix, low, high, ROUTE_SETTINGS.split_parts)
             if len(lows) > 1:
                 add(lows, highs, -negative)
-    return replace(best, bound=max(best.rate, least) * (1 + GAP))
+    return replace(best, bound=max(best.rate, least) * (1 + SLO_GAP))
 
 
 def sizings_to_bound(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
@@ -145,7 +144,7 @@ def best_goodput_up_to(
         if smaller is sizing and FleetUnderSlo(problem, sizing).may_fill_a_link():
             matters = max(least, best.rate)
             most = best_goodput(problem, sizing, deadline, matters, enough=enough, is_roomy=True).bound
-            if most <= matters * (1 + GAP):  # smaller sizes would do no better if they left the link to each other
+            if most <= matters * (1 + SLO_GAP):  # smaller sizes would do no better if they left the link to each other
                 return at, replace(best, bound=max(bound, most))
     return at, replace(best, bound=bound)
 

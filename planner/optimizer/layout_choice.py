@@ -8,11 +8,9 @@ from pathlib import Path
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer.evaluation import unit_of
 from planner.optimizer.layout_candidates import texts
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.resolution import resolved
-from planner.optimizer.search import capacity_bound
 from planner.optimizer.service_times import served_model
 from planner.optimizer.strategies import may_be_in_time, searched
 from planner.roofline import InstanceRates
@@ -157,8 +155,9 @@ def _bound(problem: Problem, deadline: float) -> float | None:
     """What no plan passes; None where none exists. Raises UndecidedError."""
     if problem.is_min_ttft:
         return 0.0
-    found = capacity_bound(problem, max(deadline - work_s(), LEAST_BOUND_S))
-    return None if found is None else found / unit_of(problem) * (1 if problem.is_min_cost else -1)
+    from planner.optimizer.network.search import capacity_bound  # loads what searches networks
+
+    return capacity_bound(problem, max(deadline - work_s(), LEAST_BOUND_S))
 
 
 def _best(offers: Sequence[Offer], deadline: float) -> tuple[Problem | None, float | None]:

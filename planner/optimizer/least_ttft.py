@@ -15,12 +15,11 @@ from planner.optimizer.goodput import balanced_threshold, capacity_under_slo, fi
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import rent_usd_per_hour
 from planner.optimizer.settings import ROUTE_SETTINGS
+from planner.optimizer.single_route import SLO_GAP
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 from planner.work_clock import work_s
 
 Array = NDArray[np.float64]
-GAP = 1e-3
-"""The least TTFT of fixed sizes is found and proven to this."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def least_ttft(
     add(*first_cells(problem))
     while heap:
         bound, _, low, high = heappop(heap)
-        if bound >= min(best.ttft_s * (1 - GAP), most_s) or work_s() > deadline:
+        if bound >= min(best.ttft_s * (1 - SLO_GAP), most_s) or work_s() > deadline:
             return replace(best, bound_s=min(bound, best.ttft_s))
         mix = problem.classes[0].mix
         inner = mix.split_points(low, high, 1) if low < high else np.array([low])
@@ -79,7 +78,7 @@ def least_ttft(
             lows, highs = split_interval(mix, low, high, ROUTE_SETTINGS.split_parts)
             if len(lows) > 1:
                 add(lows, highs)
-    return replace(best, bound_s=best.ttft_s * (1 - GAP))
+    return replace(best, bound_s=best.ttft_s * (1 - SLO_GAP))
 
 
 def _served_cells(
@@ -174,5 +173,5 @@ def trimmed(problem: Problem, sizing: Sizing, found: LeastTtftFleet, req_per_s: 
 
 def _does(problem: Problem, sizing: Sizing, found: LeastTtftFleet, req_per_s: float) -> bool:
     """Whether sizes reach a TTFT at its threshold, but for rounding."""
-    nothing = LeastTtftFleet(found.ttft_s * (1 + GAP / 10), found.threshold_tokens, 0.0)
+    nothing = LeastTtftFleet(found.ttft_s * (1 + SLO_GAP / 10), found.threshold_tokens, 0.0)
     return _tried(FleetUnderSlo(problem, sizing), req_per_s, found.threshold_tokens, nothing) is not nothing

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from planner.optimizer.evaluation import evaluation, unit_of
 from planner.optimizer.layout_choice import LAYOUTS_PART, planning_problem
 from planner.optimizer.problem import ClassSpec, Problem
-from planner.optimizer.search import first_plan
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
-from planner.optimizer.strategies import searched, solution_of_routes
+from planner.optimizer.strategies import searched
 from planner.results import Fleet
 from planner.scenario import Scenario
 from planner.work_clock import work_s
@@ -63,13 +62,7 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
 
 def _any(problem: Problem, time_limit_s: float) -> Solution | None:
     """Any plan: the cheapest one of the demand, or of hardly any, is found soonest."""
-    deadline = work_s() + time_limit_s
-    easy = _easy(problem)
-    if easy.is_routed and not any(c.ttft_s is not None for c in easy.classes):
-        first = first_plan(easy, time_limit_s)
-        if first is not None:
-            return solution_of_routes(easy, first)
-    return searched(easy, max(deadline - work_s(), LEAST_TIME_S), ANY_PLAN, most_sizings=FEW_SIZINGS)
+    return searched(_easy(problem), time_limit_s, ANY_PLAN, most_sizings=FEW_SIZINGS)
 
 
 def _easy(problem: Problem) -> Problem:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Literal, NamedTuple
 
 from planner.optimizer.known_late import KnownLate
@@ -366,6 +367,26 @@ class Problem:
         """Group of every stream."""
         found = {q: g for g, members in enumerate(self.groups) for q in members}
         return tuple(found[q] for q in range(len(self.streams)))
+
+    @cached_property
+    def most_thresholds(self) -> tuple[int, ...]:
+        """Thresholds that a group may divide its requests between: one, or one for every way through its pools.
+
+        The latter where `is_routed` and capacity alone decides.
+        """
+        if not (self.is_plain and self.is_routed):
+            return (1,) * len(self.groups)
+        return tuple(self._n_ways(members[0]) if len(members) == 1 else 1 for members in self.groups)
+
+    def _n_ways(self, stream: int) -> int:
+        pools = [{arc.pool for arc in arcs} for arcs in self.arcs[stream].values()] + [set(self.decoders[stream])]
+        return prod(max(len({self.pools[i].key for i in some}), 1) for some in pools)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether capacity alone settles one period: nothing is promised of TTFT, and nothing may be lost."""
+        is_alone = len(self.periods) == 1 and not self.scenario.spare.survive
+        return is_alone and not self.is_min_ttft and not any(c.ttft_s is not None for c in self.classes)
 
     @cached_property
     def families(self) -> dict[str, tuple[int, ...]]:

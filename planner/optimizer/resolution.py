@@ -30,7 +30,7 @@ from planner.optimizer.rent import ByPeriod
 from planner.optimizer.room import Limits, is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
-from planner.scenario import Pool, Scenario, alike_classes, requests_of
+from planner.scenario import CapacityRule, Pool, Scenario, alike_classes, requests_of
 from planner.units import SECONDS_PER_HOUR
 from planner.workload import RequestMix
 
@@ -351,14 +351,17 @@ def most_for_demand(problem: Problem, index: int) -> int:
     pool, work = problem.pools[index], 0.0
     for stream, rate in zip(problem.streams, problem.peak_req_per_s, strict=True):
         if stream.request_class in pool.classes:
-            work += rate * whole_work_s(pool, problem.classes[stream.request_class].mix)
+            mix, rule = problem.classes[stream.request_class].mix, problem.scenario.capacity_rule
+            work += rate * whole_work_s(pool, mix, rule)
     return min(ceil(1.5 * work) + 8, LARGEST_POOL)
 
 
-def whole_work_s(pool: PoolSpec, mix: RequestMix) -> float:
-    """Instance-seconds per request if a pool took every request of a class [s]."""
+def whole_work_s(pool: PoolSpec, mix: RequestMix, rule: CapacityRule = "expected-work") -> float:
+    """Instance-seconds per request if a pool took every request of a class; by the mean length at most [s]."""
     if pool.rates.decode is not None and not pool.is_prefill:
         return pool.rates.decode.seconds_per_request(mix.mean_output_tokens)
     if pool.rates.prefill is None:
         return inf
+    if rule == "mean-length":  # a curve that is not convex may have any of its times at the mean of a part
+        return float(pool.rates.prefill.occupancy.curve(mix.support[1]))
     return float(mix.short_work(pool.rates.prefill.occupancy, mix.support[1]))

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import Loads, decode_s
-from planner.optimizer.formulation import ProgramGoal, Sizing
+from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
-from planner.optimizer.solver import solve
 from planner.units import GB, SECONDS_PER_HOUR, bytes_per_s
 
 Array = NDArray[np.float64]
@@ -100,19 +99,10 @@ def _quotient(capacity: float, per_request: Array) -> Array:
         return np.where(per_request > 0, capacity / np.where(per_request > 0, per_request, 1.0), inf)
 
 
-def highest_rate(problem: Problem, sizing: Sizing, loads: Sequence[Loads], time_limit_s: float = 60.0) -> Operating:
-    """The highest rate of fixed sizes with one threshold per route.
-
-    Raises:
-        UndecidedError: when several routes need the solver and its time is up.
-    """
-    if single_route(problem):
-        rate = float(min(limit[0] for limit in rate_limits(problem, sizing, loads[0]).values()))
-        return Operating(rate, (rate,))
-    answer = solve(problem, loads, ProgramGoal("rate", sizing=sizing), time_limit_s)
-    if answer is None:
-        return Operating(0.0, (0.0,) * len(problem.routes))
-    return Operating(answer.rate, answer.shares)
+def highest_rate(problem: Problem, sizing: Sizing, loads: Sequence[Loads]) -> Operating:
+    """The highest rate of given sizes and a threshold, of a problem with one route."""
+    rate = float(min(limit[0] for limit in rate_limits(problem, sizing, loads[0]).values()))
+    return Operating(rate, (rate,))
 
 
 def pool_utilization(

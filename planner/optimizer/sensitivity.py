@@ -6,19 +6,17 @@ import numpy as np
 
 from planner.optimizer.capacity import exact_loads, threshold_loads
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.goodput import GAP, best_goodput
-from planner.optimizer.least_ttft import GAP as TTFT_GAP
+from planner.optimizer.goodput import best_goodput
 from planner.optimizer.least_ttft import least_ttft
 from planner.optimizer.problem import Problem
-from planner.optimizer.routed_capacity import highest_rate, rate_limits, single_route
-from planner.optimizer.search import RoutedSolution, best_thresholds
+from planner.optimizer.routed_capacity import highest_rate, rate_limits
+from planner.optimizer.single_route import SLO_GAP, RoutedSolution, best_threshold
 from planner.results import Bottleneck, Sweep
 from planner.scenario import LinkTier
 from planner.ties import SOLVED, largest_first
 from planner.units import MILLI
 from planner.work_clock import work_s
 
-TIME_LIMIT_S = 10.0
 NO_GAIN = 1e-6
 SLO_LIMIT_S = 600.0
 """Far beyond what shadow prices of a promise take: answers must not depend on how busy the machine is."""
@@ -85,7 +83,7 @@ def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float)
     found.append(("slo.ttft_s", "req/s per ms", _later(problem), sizing, LATER_MS))
     limit, worth = work_s() + SLO_LIMIT_S, []
     for name, unit, other, more, n_more in found:
-        least = base * (1 + (2 * GAP if n_more == 1 else NO_GAIN))
+        least = base * (1 + (2 * SLO_GAP if n_more == 1 else NO_GAIN))
         rate = best_goodput(other, more, limit, least, threshold).rate
         if rate > least:
             worth.append(Bottleneck(constraint=name, shadow_price=(rate - base) / n_more, unit=unit))
@@ -111,7 +109,7 @@ def routed_ttft_bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple
         )
         for name, unit, other, more in found
     ]
-    worth = [b for b in prices if b.shadow_price > 2 * TTFT_GAP * solution.objective]
+    worth = [b for b in prices if b.shadow_price > 2 * SLO_GAP * solution.objective]
     return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
 
 
@@ -131,9 +129,9 @@ def _one_more_instance(sizing: Sizing, pool: int) -> Sizing:
 def most_of_sizes(problem: Problem, sizing: Sizing, solution: RoutedSolution) -> float:
     """Highest rate of fixed sizes, thresholds chosen for it whatever traffic then costs [req/s]."""
     scenario = problem.scenario.model_copy(update={"objective": "max-throughput", "budget_usd_per_hour": None})
-    problem, deadline = replace(problem, scenario=scenario), work_s() + TIME_LIMIT_S
-    thresholds = best_thresholds(problem, sizing, solution.thresholds_tokens, deadline)
-    return highest_rate(problem, sizing, exact_loads(problem, thresholds), TIME_LIMIT_S).rate
+    problem = replace(problem, scenario=scenario)
+    threshold = best_threshold(problem, sizing, solution.thresholds_tokens[0])
+    return highest_rate(problem, sizing, exact_loads(problem, (threshold,))).rate
 
 
 def _most_with_one_more_gbps(problem: Problem, solution: RoutedSolution, link: int) -> float:
@@ -149,8 +147,8 @@ def _one_more_gbps(problem: Problem, sizing: Sizing, link: int) -> tuple[Problem
 
 
 def sweep(problem: Problem, solution: RoutedSolution) -> Sweep | None:
-    """The highest rate by threshold at the sizes of a solution; None unless one route has a threshold to choose."""
-    if not single_route(problem) or not problem.routes[0].is_split:
+    """The highest rate by threshold at the sizes of a solution; None unless its route has a threshold to choose."""
+    if not problem.routes[0].is_split:
         return None
     mix = problem.classes[0].mix
     low, high = mix.support

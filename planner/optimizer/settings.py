@@ -182,22 +182,11 @@ class SearchSettings:
 class RouteSearchSettings:
     """Settings of the search of problems that a few routes describe: one served model at one rate, from anywhere."""
 
-    # Capacity: `search`
-    max_rounds: int = 40
-    """Rounds of bound and plan: most searches close the gap before."""
-    parts_per_split: int = 8
-    """Parts that an interval of thresholds is cut into where a bound chose it."""
+    # The best threshold of given sizes: `single_route`
     zoom_points: int = 33
     """Thresholds that are offered inside the bracket of a zoom."""
     zoom_width: float = 1e-9
     """Width of the bracket, as a part of the threshold, at which a zoom stops: rounding begins there."""
-    zoom_rounds: int = 8
-    """Rounds of a zoom that a program decides, where there are several routes."""
-    zoom_factor: int = 8
-    """How much narrower each of these rounds is than the one before."""
-    decode_room: int = 1000
-    """Multiple of decode instances in such a zoom: where decode alone limits the rate, thresholds still balance
-    prefill."""
 
     # Goodput: `goodput` and `slo_attainment`
     split_parts: int = 4

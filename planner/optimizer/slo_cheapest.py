@@ -11,9 +11,9 @@ from math import inf
 
 from planner.optimizer.capacity import first_intervals
 from planner.optimizer.formulation import ProgramGoal, Sizing
-from planner.optimizer.goodput import GAP, MOST_BUSY, Goodput, best_goodput_up_to
+from planner.optimizer.goodput import MOST_BUSY, Goodput, best_goodput_up_to
 from planner.optimizer.problem import Problem
-from planner.optimizer.search import RoutedSolution
+from planner.optimizer.single_route import SLO_GAP, RoutedSolution
 from planner.optimizer.sized import is_within_limits
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_decode_instances
 from planner.optimizer.slo_plans import proposed, solution
@@ -54,7 +54,7 @@ def cheapest(problem: Problem, deadline: float, most_sizings: int) -> RoutedSolu
         if answer is None:
             return search.answered(inf)
         search.least_usd = answer.bound
-        if search.best and answer.bound >= search.best.objective / (1 + GAP):
+        if search.best and answer.bound >= search.best.objective / (1 + SLO_GAP):
             return search.answered(answer.bound)
         search.settle(answer.sizing)
         if search.is_first_found and not problem.charges_use:
@@ -100,7 +100,9 @@ class _CostOrder:
 
     def reaching(self, sizing: Sizing) -> Goodput:
         """The goodput of sizes, or of smaller ones, up to the demand; it is a plan where it reaches it."""
-        at, found = best_goodput_up_to(self.problem, sizing, self.deadline, self.demand / (1 + 2 * GAP), self.demand)
+        at, found = best_goodput_up_to(
+            self.problem, sizing, self.deadline, self.demand / (1 + 2 * SLO_GAP), self.demand
+        )
         if found.rate >= self.demand:
             self.offer(solution(self.problem, at, found, self.demand))
         return found
@@ -148,7 +150,7 @@ class _CostOrder:
         if best is None:
             return None
         until = max(self.deadline, work_s() + LAST_LOOK_S)
-        at, found = best_goodput_up_to(self.problem, best.sizing, until, self.demand / (1 + 2 * GAP))
+        at, found = best_goodput_up_to(self.problem, best.sizing, until, self.demand / (1 + 2 * SLO_GAP))
         if found.rate >= self.demand:
             most = solution(self.problem, at, found, self.demand)
             if self.problem.charges_use:

@@ -12,7 +12,7 @@ from planner.optimizer.goodput import MOST_BUSY, Goodput, capacity_under_slo
 from planner.optimizer.problem import Problem
 from planner.optimizer.roots import EXACT
 from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_per_hour, spend_of
-from planner.optimizer.search import RoutedSolution
+from planner.optimizer.single_route import RoutedSolution
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.solver import RoutedOptimum, solve
 from planner.work_clock import work_s

@@ -11,12 +11,12 @@ from math import inf
 from planner.errors import UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
 from planner.optimizer.formulation import ProgramGoal, Sizing
-from planner.optimizer.goodput import GAP, best_goodput_up_to
+from planner.optimizer.goodput import best_goodput_up_to
 from planner.optimizer.least_ttft import LeastTtftFleet, filled_with_budget, floor_s, least_ttft_up_to, trimmed
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import Operating, highest_rate
-from planner.optimizer.search import RoutedSolution, capacity_search
 from planner.optimizer.settings import ROUTE_SETTINGS
+from planner.optimizer.single_route import SLO_GAP, RoutedSolution
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 from planner.optimizer.slo_cheapest import cheapest
 from planner.optimizer.slo_plans import proposed, solution, with_exact_goodput
@@ -28,7 +28,7 @@ from planner.work_clock import work_s
 def search(
     problem: Problem, time_limit_s: float = 60.0, most_sizings: int = ROUTE_SETTINGS.most_sizings
 ) -> RoutedSolution | None:
-    """The best plan within the scenario's SLO, if it states one, and its bound; None when no plan exists.
+    """The best plan within the scenario's SLO on TTFT, or of the least TTFT, and its bound; None when no plan exists.
 
     Args:
         problem: the resolved scenario.
@@ -38,9 +38,6 @@ def search(
     Raises:
         UndecidedError: when time is up, or so many sizes are looked at, without a plan.
     """
-    slo = problem.slo
-    if not problem.is_min_ttft and (slo is None or slo.ttft_s is None):
-        return capacity_search(problem, time_limit_s)
     deadline = work_s() + time_limit_s
     if _breaks_idle(problem):
         return None
@@ -66,7 +63,7 @@ def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
     for _ in range(ROUTE_SETTINGS.most_sizings):
         answer = proposed(problem, ProgramGoal("rate", excluded=tuple(fathomed)), deadline, best)
         least = best.objective if best else 0.0
-        if answer is None or answer.bound <= least * (1 + GAP):
+        if answer is None or answer.bound <= least * (1 + SLO_GAP):
             return best and _proven(best, max(proven, least))
         sizing = _filled(problem, answer.sizing)
         at, found = best_goodput_up_to(problem, sizing, deadline, least)
@@ -84,7 +81,7 @@ def _least_ttft(problem: Problem, deadline: float) -> RoutedSolution | None:
     demand, slo = problem.demand_req_per_s or 0.0, problem.slo
     best: tuple[Sizing, LeastTtftFleet] | None = None
     fathomed: list[Sizing] = []
-    bound = most = inf if slo is None or slo.ttft_s is None else slo.ttft_s * (1 + GAP / 10)
+    bound = most = inf if slo is None or slo.ttft_s is None else slo.ttft_s * (1 + SLO_GAP / 10)
     while (answer := _serving(problem, demand, fathomed, deadline)) is not None:
         if answer == UNDECIDED:
             if best is None:

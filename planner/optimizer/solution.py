@@ -1,9 +1,12 @@
 """What a search has found: sizes, thresholds and rates of every period, and how good they are proven to be."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from planner.optimizer.network.period_operation import PeriodOperation
-from planner.optimizer.search import RoutedSolution
+
+if TYPE_CHECKING:
+    from planner.optimizer.single_route import RoutedSolution
 
 GAP_TARGET = 0.01
 """Relative distance of plan and bound at which a network counts as solved."""
@@ -32,7 +35,7 @@ class Solution:
     """Highest rate at which promises hold; None where that was not sought."""
     always: "Solution | None" = None
     """Where pools are rented by the period: the best plan with all of them rented at all times; None where none is."""
-    routed: RoutedSolution | None = None
+    routed: "RoutedSolution | None" = None
     """Where the problem `is_routed`: thresholds and rates by route."""
 
     @property

@@ -6,16 +6,20 @@ from math import inf, sqrt
 import numpy as np
 
 from planner.errors import InputError, UndecidedError
-from planner.optimizer.evaluation import Evaluation, unit_of
-from planner.optimizer.goodput import GAP as GOODPUT_GAP
+from planner.optimizer.evaluation import Evaluation
+from planner.optimizer.formulation import Sizing
 from planner.optimizer.layout_candidates import N_KINDS
-from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
-from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
-from planner.optimizer.problem import Arc, Demand, Part, Problem, Stream
-from planner.optimizer.routes import Route
-from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
-from planner.optimizer.search import RoutedSolution
+from planner.optimizer.network.period_operation import PeriodOperation
+from planner.optimizer.problem import Demand, Problem
 from planner.optimizer.settings import ROUTE_SETTINGS
+from planner.optimizer.single_route import (
+    PLAIN_GAP,
+    PLAIN_TARGET,
+    at_best_threshold,
+    has_one_route,
+    solution_of_routes,
+)
+from planner.optimizer.sized import sized_problem
 from planner.optimizer.slo_search import search as routed_search
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.work_clock import wall_limit, work_s
@@ -32,8 +36,8 @@ FOLLOWING_GAP = 2e-3
 """Gap at which the search for a plan that follows the periods stops: hours cost little each, and are many."""
 AGAIN_GAP = GAP_TARGET / 2
 """How much further from the bound of a laxer promise the plan of a stricter one may be, at least."""
-RATE_TOLERANCE = 1e-6
-"""A rate this close to the best counts as equal when cost decides."""
+RATE_TOLERANCE, CLOSE_TOLERANCE = 1e-6, 1e-7
+"""A rate this close to the best counts as equal when cost decides; the second where capacity alone settles it."""
 NOTHING = 1e-9
 """A scale of the demand at which nothing is served."""
 ROUNDING = 1.01
@@ -71,9 +75,40 @@ def _searched(
     problem: Problem, time_limit_s: float, gap: float, laxer: Solution | None, most_sizings: int
 ) -> Solution | None:
     """The same of a problem that nothing excludes at once."""
-    if problem.is_routed:
+    if problem.is_routed and not problem.is_plain:
         routed = routed_search(problem, time_limit_s, most_sizings)
         return None if routed is None else solution_of_routes(problem, routed)
+    if problem.is_plain:
+        found = _found_in_network(problem, time_limit_s, gap if gap > GAP_TARGET else PLAIN_GAP, laxer)
+        return found and _at_highest_rate(problem, replace(found, target=PLAIN_TARGET), time_limit_s)
+    return _found_in_network(problem, time_limit_s, gap, laxer)
+
+
+def _at_highest_rate(problem: Problem, found: Solution, time_limit_s: float) -> Solution:
+    """The same sizes with the thresholds under which they serve most, where those decide nothing else."""
+    if has_one_route(problem):
+        threshold = next(flow.threshold_tokens for flow in found.operations[0].flows)
+        best = at_best_threshold(problem, Sizing(found.operations[0].n_instances, found.ports), threshold, found.bound)
+        return best or found
+    if not problem.is_min_cost or problem.charges_use:
+        return found
+    ports = [j for j, own in enumerate(found.ports) if any(own)]
+    try:
+        most = searched(sized_problem(problem, found.operations[0].n_instances, found.ports), time_limit_s)
+    except UndecidedError:
+        return found
+    if most is None or most.scale < 1:
+        return found
+    (one,) = most.at(1 / most.scale).operations
+    flows = (
+        f if f.arc.link is None else f._replace(arc=f.arc._replace(link=ports[f.arc.link])) for f in one.flows
+    )  # links without ports were left out
+    at_demand = PeriodOperation(0, found.operations[0].n_instances, tuple(flows), one.decodings)
+    return replace(found, operations=(at_demand,), highest_req_per_s=most.scale * problem.mean_req_per_s)
+
+
+def _found_in_network(problem: Problem, time_limit_s: float, gap: float, laxer: Solution | None) -> Solution | None:
+    """The best plan of a network, by what is sought."""
     # What searches networks loads when there is one.
     from planner.optimizer.network.search import network_search
     from planner.optimizer.network.ttft_bisection import GAP as BISECTION_GAP
@@ -145,23 +180,28 @@ def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: f
     """Among plans as fast as one that was found, the cheapest that is found until a deadline."""
     from planner.optimizer.network.search import network_search
 
-    scale, left_s = found.scale * (1 - RATE_TOLERANCE), deadline - work_s()
-    if not problem.is_priced or left_s <= 0:
+    tolerance = CLOSE_TOLERANCE if problem.is_plain else RATE_TOLERANCE
+    scale, left_s = found.scale * (1 - tolerance), deadline - work_s()
+    if not (problem.is_priced or problem.is_plain) or left_s <= 0:
         return found
-    asked = problem.demanding(scale * problem.mean_req_per_s, "min-cost")
+    asked, usd = problem.demanding(scale * problem.mean_req_per_s, "min-cost"), _usd_per_hour(problem, found)
+    known = replace(found.at(1 - tolerance), scale=1.0, objective=usd)
     try:
-        cheaper = network_search(asked, left_s, gap)
+        cheaper = network_search(asked, left_s, gap, known)
     except UndecidedError:
         return found
-    if cheaper is None or cheaper.objective >= _usd_per_hour(problem, found):
+    if cheaper is None or cheaper.objective >= usd:
         return found
     return replace(found, operations=cheaper.operations, ports=cheaper.ports, scale=scale, objective=scale)
 
 
 def _usd_per_hour(problem: Problem, solution: Solution) -> float:
-    """The bill of a solution of a problem with all prices [USD/h]."""
-    usd: float | None = Evaluation(problem, solution).fleet()["cost"].usd_per_hour
-    return inf if usd is None else usd
+    """The bill of a solution [USD/h], or where a price is missing its accelerators."""
+    fleet = Evaluation(problem, solution).fleet()
+    usd: float | None = fleet["cost"].usd_per_hour
+    if problem.is_priced:
+        return inf if usd is None else usd
+    return float(sum(pool.n_accelerators for pool in fleet["pools"]))
 
 
 def _is_reached(problem: Problem, demand: Demand) -> bool:
@@ -188,69 +228,6 @@ def may_be_in_time(problem: Problem) -> bool:
         if times and float(weights[np.min(times, axis=0) > spec.ttft_s].sum()) > spec.late_allowed + 1 / N_KINDS:
             return False
     return True
-
-
-def solution_of_routes(problem: Problem, routed: RoutedSolution) -> Solution:
-    """Thresholds and rates by route as what happens in every period.
-
-    Args:
-        problem: a problem that `is_routed`.
-        routed: its sizes, and a threshold and a rate for every route.
-    """
-    flows, decodings = _flows(problem, routed), _decodings(problem, routed)
-    sizes = routed.sizing.n_instances
-    unit = unit_of(problem)
-    return Solution(
-        operations=tuple(PeriodOperation(p, sizes, flows, decodings) for p in range(len(problem.periods))),
-        ports=routed.sizing.n_ports,
-        scale=routed.operating.rate / problem.mean_req_per_s,
-        objective=routed.objective / unit,
-        bound=routed.bound / unit,
-        target=_target(problem, routed),
-        highest_req_per_s=routed.highest.rate,
-        goodput_req_per_s=routed.goodput,
-        routed=routed,
-    )
-
-
-def _target(problem: Problem, routed: RoutedSolution) -> float:
-    """Gap that counts as none: goodput and TTFT are proven less closely than capacity."""
-    if problem.is_min_ttft:
-        return ROUNDING * LEAST_TTFT_GAP
-    return 10 * CAPACITY_GAP if routed.goodput is None else ROUNDING * GOODPUT_GAP
-
-
-def _flows(problem: Problem, routed: RoutedSolution) -> tuple[Flow, ...]:
-    """What every prefill pool takes of every stream."""
-    rates: dict[tuple[int, Part, Arc, float], float] = {}
-    for route, rate, t in zip(problem.routes, routed.operating.route_rates, routed.thresholds_tokens, strict=True):
-        stream = _stream(problem, route)
-        mix = problem.classes[route.request_class].mix
-        long = float(mix.long_fraction(t))
-        ends: tuple[tuple[Part, int | None, int | None, float], ...] = (
-            ("long", route.long, route.long_link, long),
-            ("short", route.short, route.short_link, 1.0 - long),
-        )
-        for part, pool, link, fraction in ends:
-            if pool is not None and rate > 0 and fraction > 0:
-                key = stream, part, Arc(pool, link), t
-                rates[key] = rates.get(key, 0.0) + rate
-    return tuple(Flow(*key, rate) for key, rate in rates.items())
-
-
-def _stream(problem: Problem, route: Route) -> int:
-    """The stream that a route takes requests of."""
-    return problem.streams.index(Stream(route.request_class, problem.pools[route.decode].site))
-
-
-def _decodings(problem: Problem, routed: RoutedSolution) -> tuple[Decoding, ...]:
-    """What every decode pool takes of every stream."""
-    rates: dict[tuple[int, int], float] = {}
-    for route, rate in zip(problem.routes, routed.operating.route_rates, strict=True):
-        stream = _stream(problem, route)
-        if rate > 0:
-            rates[stream, route.decode] = rates.get((stream, route.decode), 0.0) + rate
-    return tuple(Decoding(*key, rate) for key, rate in rates.items())
 
 
 def _check_has_queueing_model(problem: Problem) -> None:

@@ -18,6 +18,8 @@ from planner.scenario import CapacityRule
 from planner.workload import ALL_LONG, RequestMix
 
 Array = NDArray[np.float64]
+ROUNDING_OF_SUMS = 1e-12
+"""Fractions of the requests below are nothing but the rounding of weights that add up to 1."""
 
 
 def long_work_s(rule: CapacityRule, service: PrefillService | None, mix: RequestMix, low: Array, high: Array) -> Array:

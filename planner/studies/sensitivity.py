@@ -15,9 +15,9 @@ from planner.optimizer.capacity import exact_loads
 from planner.optimizer.goodput import best_goodput, capacity_under_slo
 from planner.optimizer.routed_capacity import highest_rate
 from planner.optimizer.routes import holds_prompts
-from planner.optimizer.search import RoutedSolution
 from planner.optimizer.sensitivity import most_of_sizes
 from planner.optimizer.service_times import pool_stack
+from planner.optimizer.single_route import RoutedSolution
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.profiles.stack import Band, Bands
 from planner.results import InputSensitivity, Sensitivity, Variation

@@ -54,8 +54,8 @@ def phases() -> None:
     from planner.optimizer.free_routing import free_routing
     from planner.optimizer.plan import planned_at
     from planner.optimizer.sensitivity import bottlenecks, sweep
+    from planner.optimizer.single_route import solution_of_routes
     from planner.optimizer.slo_search import search
-    from planner.optimizer.strategies import solution_of_routes
     from planner.scenario import read_scenario
 
     print(f"\nin process, warm, median of {N_RUNS}: prfaas-paper")

@@ -20,7 +20,7 @@ from planner.optimizer.network.rows_of_stock import (
     keep_prefill_to_decode,
     own_accelerators,
 )
-from planner.optimizer.network.rows_of_work import bound_decode_slots, bound_prefill_work
+from planner.optimizer.network.rows_of_work import bound_decode_slots, bound_prefill_work, staff_used_pools
 from planner.work_clock import spend
 
 ROWS = (
@@ -31,6 +31,7 @@ ROWS = (
     divide_alike,
     route_decode,
     bound_prefill_work,
+    staff_used_pools,
     bound_late_requests,
     count_late_requests,
     bound_decode_slots,
@@ -47,6 +48,10 @@ ROWS = (
     bound_budget,
 )
 """Every family of rows, in the order they are added."""
+OBJECTIVE = 1e4
+"""What the greatest scale of the demand is to be worth in the eyes of a solver."""
+NARROWER = 1e-6
+"""Weight of a Gbps beside an accelerator, where prices are missing."""
 LINE_S, TERM_S = 2.5e-5, 1.5e-6
 """What a column or a row takes to be added, and a term of a row [s]."""
 
@@ -79,6 +84,8 @@ def _objective(program: MixedIntegerProgram) -> None:
     """Minimise cost, or accelerators where prices are missing; for throughput minimise the scale with a minus."""
     if not program.problem.is_min_cost and program.spec.least_scale is None:
         program.rows.costs[program.scale] = -1.0
+        top = program.rows.highs[program.scale]
+        program.rows.weight = max(OBJECTIVE / top, 1.0) if top > 0 else 1.0
         return
     if program.problem.is_priced:
         for column, usd in program.usd_per_hour.items():
@@ -89,3 +96,6 @@ def _objective(program: MixedIntegerProgram) -> None:
     for (i, _), segments in program.instances.items() if not program.bought_accelerators else ():
         for column in segments.values():
             program.rows.costs[column] = float(program.problem.pools[i].n_accelerators)
+    for row, link in zip(program.ports, program.problem.links, strict=True) if program.spec.is_conservative else ():
+        for column, tier in zip(row, link.tiers, strict=True):  # of plans that are equal the one with narrower links
+            program.rows.costs[column] = NARROWER * tier.capacity_gbps

@@ -10,7 +10,7 @@ from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import ProgramSpec
 from planner.optimizer.network.raised_limits import largest_sizes
 from planner.optimizer.network.refinement import first_cells_of, has_ttft_slo, points_in_cell, segments_around
-from planner.optimizer.network.search import peak_situations
+from planner.optimizer.network.search import network_search, peak_situations
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
@@ -42,6 +42,8 @@ class IntegerProgramNearPlan:
         situations = self._situations(problem)
         if work_s() > deadline or len(problem.pools) * len(situations) > SETTINGS.most_price_sizes:
             return None
+        if len(situations) == 1 and not any(spec.ttft_s is not None for spec in problem.classes):
+            return _searched(problem, deadline)
         loads = NetworkLoads(problem, gbps=tuple(self._gbps(problem)))
         points, near_sizes = self._points(loads, situations), dict(enumerate(largest_sizes(problem, self.solution)))
         spec = ProgramSpec(loads, situations, points, self._segments(problem), True, near_sizes=near_sizes)
@@ -109,3 +111,13 @@ class IntegerProgramNearPlan:
             is_fixed = pool.min_instances == pool.max_instances
             pieces[i] = [(most, most)] if is_fixed else segments_around([(1, most)], min(n, most))
         return pieces
+
+
+def _searched(problem: Problem, deadline: float) -> tuple[float, float] | None:
+    """Bound and objective of a problem that few programs settle, over every threshold; None where none was found."""
+    try:
+        found = network_search(problem, deadline - work_s(), SETTINGS.price_gap)
+    except UndecidedError:
+        return None
+    sign = 1 if problem.is_min_cost else -1
+    return None if found is None else (sign * found.bound, sign * found.objective)

@@ -314,7 +314,8 @@ def is_open(program: MixedIntegerProgram, stream: int, situation: int) -> bool:
 
 
 def known_rate(program: MixedIntegerProgram, stream: int, situation: int) -> float | None:
-    """Rate of a stream whose demand no other stream may take, at a fixed scale [req/s]; None where it is free.
+    """Rate of a stream whose demand no other stream may take, at a fixed scale and under one threshold [req/s]; None
+    where it is free.
 
     Args:
         program: the program.
@@ -323,6 +324,8 @@ def known_rate(program: MixedIntegerProgram, stream: int, situation: int) -> flo
     """
     rows, (period, loss) = program.rows, program.spec.situations[situation]
     if rows.lows[program.scale] != rows.highs[program.scale] or loss is not None:
+        return None
+    if program.problem.most_thresholds[program.problem.group_of[stream]] > 1:
         return None
     mine = [demand for demand in program.problem.demands if stream in demand.streams]
     if any(len(demand.streams) > 1 for demand in mine):

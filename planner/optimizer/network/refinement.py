@@ -14,13 +14,16 @@ from planner.optimizer.settings import SETTINGS
 from planner.workload import ALL_LONG, RequestMix
 
 
-def points_in_cell(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[Cell]:
+def points_in_cell(
+    loads: NetworkLoads, members: Sequence[int], cell: Cell, inner_tokens: Sequence[float] = ()
+) -> list[Cell]:
     """Points of a cell: its ends and its middle, each with some allowances that leave both parts time to wait.
 
     Args:
         loads: coefficients, with the late requests that are allowed.
         members: streams of the group.
         cell: thresholds and allowances.
+        inner_tokens: further thresholds of the cell [tokens].
 
     Returns:
         Cells of one threshold and one allowance, in order; none where no allowance leaves both parts time to wait.
@@ -28,7 +31,7 @@ def points_in_cell(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> l
     mix = mix_of(loads.problem, members)
     inner = mix.split_points(cell.low_tokens, cell.high_tokens, 1) if cell.low_tokens < cell.high_tokens else ()
     points = []
-    for t in dict.fromkeys([cell.low_tokens, *map(float, inner), cell.high_tokens]):
+    for t in dict.fromkeys([cell.low_tokens, *map(float, inner), *inner_tokens, cell.high_tokens]):
         ranges = [loads.shares(q, point(t)) for q in members if has_ttft_slo(loads.problem, q)]
         least = max([cell.low_share, *(low for low, _ in ranges)])
         most = min([cell.high_share, *(high for _, high in ranges)])
@@ -62,18 +65,19 @@ def segments_around(segments: Sequence[tuple[int, int]], n_instances: int) -> li
     return result
 
 
-def split_cell(mix: RequestMix, cell: Cell) -> list[Cell]:
+def split_cell(mix: RequestMix, cell: Cell, gap: float) -> list[Cell]:
     """A cell cut into narrower ones.
 
     Args:
         mix: requests of the group.
         cell: thresholds and allowances.
+        gap: relative distance of plan and bound that is sought: so few requests make no difference [fraction].
 
     Returns:
         Cells that together hold the same thresholds; the cell itself where few requests lie between its ends.
     """
     low, high, *shares = cell
-    if low == high or float(mix.long_fraction(low) - mix.long_fraction(high)) <= SETTINGS.wide_fraction:
+    if low == high or float(mix.long_fraction(low) - mix.long_fraction(high)) <= min(SETTINGS.wide_fraction, gap):
         return [cell]
     lows, highs = split_interval(mix, low, high, SETTINGS.split_parts - 1)
     return [Cell(float(a), float(b), *shares) for a, b in zip(lows, highs, strict=True)]

@@ -15,13 +15,12 @@ from planner.curves import PrefillService
 from planner.optimizer.network.cells import Cell, end_of, lengths_between
 from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
 from planner.optimizer.room import is_held
-from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
+from planner.optimizer.roots import EXACT, last_kept
+from planner.optimizer.work import ROUNDING_OF_SUMS, long_bytes, long_work_s, short_bytes, short_work_s
 from planner.scenario import CapacityRule
 
 ROUNDING = 1e-3
 """What the least ratio between those lengths may miss: the curves are smooth."""
-ROUNDING_OF_SUMS = 1e-12
-"""Fractions below are nothing but the rounding of weights that add up to 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +167,23 @@ class RequestLoads:
             cell: the cell.
         """
         return 0.0 if arc.link is None else self._between(stream, arc, cell)[1]
+
+    def dividing_tokens(self, stream: int, cell: Cell, long: float) -> float:
+        """The threshold beyond which lies a part of the work between a cell's ends, in the pool of reference [tokens].
+
+        Equation:
+            E[T_ref; t < L <= high] = long E[T_ref; between]
+
+        Args:
+            stream: the stream.
+            cell: the cell.
+            long: that part [fraction].
+        """
+        mix, reference = self.class_of(stream).mix, self._reference(stream)
+        low, high = (float(np.clip(t, 0.0, mix.support[1])) for t in cell[:2])
+        beyond, whole = (float(mix.long_work(reference, t)) for t in (high, low))
+        aimed = beyond + long * (whole - beyond)
+        return last_kept(lambda t: aimed - float(mix.long_work(reference, t)), low, high, EXACT)[0]
 
     def holds_between(self, stream: int, cell: Cell) -> bool:
         """Whether a stream has prompts between the ends of a cell.

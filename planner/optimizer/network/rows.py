@@ -54,6 +54,8 @@ class Rows:
     starts: list[int] = field(default_factory=lambda: [0])
     columns: list[int] = field(default_factory=list)
     factors: list[float] = field(default_factory=list)
+    weight: float = 1.0
+    """Factor on the objective as the solver sees it: its tolerances are absolute, and a scale may be far below 1."""
 
     def column(
         self, name: str, low: float = 0.0, high: float = inf, cost: float = 0.0, is_integer: bool = False
@@ -161,10 +163,12 @@ class Rows:
         is_found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         if not is_found or (not any(is_integer) and status != highspy.HighsModelStatus.kOptimal):
             raise nothing_found(is_time_up=is_out_of_steps(solver), looked_at="the solver's steps")
-        value, solution = float(info.objective_function_value), solver.getSolution()
+        value, solution = float(info.objective_function_value) / self.weight, solver.getSolution()
         if not any(is_integer):
-            return ProgramSolution(value, value, np.array(solution.col_value), np.array(solution.row_dual))
-        return ProgramSolution(value, min(float(info.mip_dual_bound), value), np.array(solution.col_value))
+            duals = np.array(solution.row_dual) / self.weight
+            return ProgramSolution(value, value, np.array(solution.col_value), duals)
+        bound = min(float(info.mip_dual_bound) / self.weight, value)
+        return ProgramSolution(value, bound, np.array(solution.col_value))
 
     def bounded(self, time_limit_s: float, gap: float) -> tuple[float, NDArray[np.float64] | None]:
         """A bound, however short the time, and the best solution found.
@@ -189,7 +193,7 @@ class Rows:
             bound = float(info.objective_function_value) if is_solved else -inf
         else:
             bound = float(info.mip_dual_bound)
-        return bound, np.array(solver.getSolution().col_value) if is_found else None
+        return bound / self.weight, np.array(solver.getSolution().col_value) if is_found else None
 
     def written(self) -> str:
         """The program in the LP format, for people and for tests."""
@@ -220,7 +224,7 @@ class Rows:
 
         program = highspy.HighsLp()
         program.num_col_, program.num_row_ = len(self.costs), len(self.row_lows)
-        program.col_cost_ = np.array(self.costs)
+        program.col_cost_ = np.array(self.costs) * self.weight
         program.col_lower_, program.col_upper_ = np.array(self.lows), np.array(self.highs)
         program.row_lower_, program.row_upper_ = np.array(self.row_lows), np.array(self.row_highs)
         program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise

@@ -45,10 +45,10 @@ def serve_demand(program: MixedIntegerProgram) -> None:
 
 
 def choose_one_cell(program: MixedIntegerProgram) -> None:
-    """A group has one threshold and one allowance.
+    """A group has one threshold and one allowance, or at most as many as it may divide its requests between.
 
     Equation:
-        sum of y_gsk over k = 1
+        1 <= sum of y_gsk over k <= K_g
 
     Args:
         program: the program.
@@ -57,7 +57,7 @@ def choose_one_cell(program: MixedIntegerProgram) -> None:
         for s, situation in enumerate(program.spec.situations):
             cells = range(len(program.spec.cells[g, situation.period]))
             terms = [(program.cell_choices[CellChoice(g, s, k)], 1.0) for k in cells]
-            program.rows.row(f"choose_one_cell_{g}_{s}", terms, 1, 1)
+            program.rows.row(f"choose_one_cell_{g}_{s}", terms, 1, program.problem.most_thresholds[g])
 
 
 def link_rate_to_choice(program: MixedIntegerProgram) -> None:

@@ -17,8 +17,11 @@ from planner.optimizer.network.indices import CellChoice, PoolInSituation, PoolS
 from planner.optimizer.network.lateness import LateUse, sizes_between, tangents
 from planner.optimizer.network.loads import GRID
 from planner.optimizer.network.program import MixedIntegerProgram, SizeLimit, segments_of
+from planner.optimizer.network.rows_of_links import GBIT_PER_BYTE
 
 SLOPE_DIGITS = 6
+NEGLIGIBLE = 1e-4
+"""Busy instances, or Gbps, that a solver may take for nothing."""
 Terms = list[tuple[int, float]]
 """Columns, and what a unit of each makes of a row."""
 Worker = tuple[Terms, Array, float]
@@ -233,6 +236,29 @@ def _slowness(program: MixedIntegerProgram, pool: int, own: Array, common: Array
     own, common = np.broadcast_arrays(own[:, :n], common[:, :n])
     ratios = np.divide(common, own, out=np.full(own.shape, np.inf), where=own > 0)
     return np.maximum(np.where((own > 0).any(axis=1), ratios.min(axis=1), 1.0), 1.0)
+
+
+def staff_used_pools(program: MixedIntegerProgram) -> None:
+    """A pool and a link have something where they are used, however little work it is: less than a tolerance counts.
+
+    Equation:
+        x_qska <= most sum of z_ij over the segments of a pool, and <= most sum of m_lj, where the work, or the traffic,
+        of the greatest rate is negligible
+
+    Args:
+        program: the program.
+    """
+    top = program.rows.highs[program.scale]
+    for rate, column, seconds, sent_bytes in program.prefill_uses:
+        most, situation = top * program.problem.peak_req_per_s[rate.stream], program.spec.situations[rate.situation]
+        name = f"{column}_{rate.arc.pool}"
+        if 0 < seconds * most < NEGLIGIBLE:
+            sizing = PoolSizing(rate.arc.pool, program.sizing_of(situation))
+            staffed = [(z, -most) for z in program.segment_choices[sizing].values()]
+            program.rows.row(f"staff_used_pools_{name}", [(column, 1.0), *staffed], high=0)
+        if rate.arc.link is not None and 0 < sent_bytes * most * GBIT_PER_BYTE < NEGLIGIBLE:
+            ports = [(m, -most) for m in program.ports[rate.arc.link]]
+            program.rows.row(f"open_ports_{name}", [(column, 1.0), *ports], high=0)
 
 
 def bound_decode_slots(program: MixedIntegerProgram) -> None:

@@ -17,15 +17,16 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import Cells, mix_of
+from planner.optimizer.formulation import Sizing
+from planner.optimizer.network.cells import Cell, Cells, mix_of
 from planner.optimizer.network.completion import evaluated_plan, use_outside_program
 from planner.optimizer.network.decomposed_search import decomposed_search, improve_by_ruin_and_recreate
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import CellChoice, PeriodArc, PoolSizing, StreamArc, StreamInCell
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.local_search import at_highest_scale, can_raise_rate, can_repair, repaired
-from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, segments_of
-from planner.optimizer.network.program_solution import largest_sizes, used_arcs
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, cell_of, segments_of
+from planner.optimizer.network.program_solution import chosen_cells, largest_sizes, used_arcs
 from planner.optimizer.network.refinement import (
     first_cells,
     first_cells_of,
@@ -38,12 +39,15 @@ from planner.optimizer.network.ruin_and_recreate import is_separable_by_period
 from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
+from planner.optimizer.single_route import at_best_threshold, has_one_route
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.optimizer.time_limit import nothing_found
 from planner.ties import first_largest
 from planner.work_clock import work_s
 
 TINY = 1e-7
+NOTHING = 1e-6
+"""A scale of the demand that is none, within the solver's tolerance."""
 
 
 class PlanLimits(NamedTuple):
@@ -109,6 +113,23 @@ def network_search(
     return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
 
 
+def capacity_bound(problem: Problem, time_limit_s: float) -> float | None:
+    """What no plan of one period passes, by capacity alone, as programs minimise it; None where there is no plan.
+
+    Args:
+        problem: the resolved scenario; promises on TTFT count for nothing.
+        time_limit_s: time for the one program there is to solve [s].
+
+    Raises:
+        UndecidedError: time is up without a bound.
+    """
+    unpromised = replace(problem, classes=tuple(replace(spec, slo=None) for spec in problem.classes))
+    state = _begun(unpromised, GAP_TARGET)
+    _, found = _bound(state, GAP_TARGET, work_s() + time_limit_s, relaxed=False)
+    is_nothing = found is not None and not problem.is_min_cost and found.bound >= -NOTHING
+    return None if found is None or is_nothing else found.bound
+
+
 def _most_usd_per_hour(problem: Problem) -> float:
     """What a plan of the least cost may cost, and a little for rounding; inf without a budget, or for other plans.
 
@@ -120,7 +141,7 @@ def _most_usd_per_hour(problem: Problem) -> float:
 
 def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: float) -> bool:
     """Bounds and plans in turn until they meet or time is up; False where there is no plan."""
-    relaxed = True
+    relaxed = len(state.problem.periods) > 1
     for _ in range(SETTINGS.max_rounds):
         try:
             program, found = _bound(state, gap, deadline, relaxed)
@@ -196,13 +217,15 @@ def _start(program: MixedIntegerProgram, best: Solution) -> dict[int, float]:
         members = program.problem.groups[g]
         used = [f for f in operations[period].flows if f.stream in members]
         cells = program.spec.cells[g, period]
-        held = [
-            c
-            for c, cell in enumerate(cells)
-            if used and cell.low_tokens <= used[0].threshold_tokens <= cell.high_tokens
-        ]
-        start[y] = float(k == (held[0] if held else 0))
+        held = {_cell_of(cells, flow.threshold_tokens) for flow in used} or {0}
+        start[y] = float(k in held)
     return start
+
+
+def _cell_of(cells: Sequence[Cell], threshold_tokens: float) -> int:
+    """The first cell that holds a threshold; else the first of all."""
+    held = (k for k, cell in enumerate(cells) if cell.low_tokens <= threshold_tokens <= cell.high_tokens)
+    return next(held, 0)
 
 
 def _recreate(state: SearchState, deadline: float) -> None:
@@ -220,25 +243,34 @@ def _recreate(state: SearchState, deadline: float) -> None:
 def _plans_from_relaxation(
     state: SearchState, program: MixedIntegerProgram, found: ProgramSolution, gap: float, deadline: float
 ) -> None:
-    """Plans from points of the chosen cells, with limits from conservative to optimistic."""
+    """Plans from points of the chosen cells, with limits from conservative to optimistic.
+
+    Where closed forms say what sizes serve, the plan of the chosen sizes does.
+    """
+    if state.problem.is_plain and has_one_route(state.problem) and not state.problem.charges_use:
+        _plan_of_sizes(state, program, found)
+        if state.best is not None:
+            return
     chosen = state.problem.gbps([[round(found.values[m]) for m in row] for row in program.ports])
     sizes = [[tier.capacity_gbps for tier in link.tiers] for link in state.problem.links]
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
-    tries = [
-        PlanLimits(ample),
-        PlanLimits(ample, SETTINGS.quiet_link_busy),
-        PlanLimits(frugal),
-        PlanLimits(ample, SETTINGS.quiet_link_busy, is_optimistic=True),
-    ]
+    tries, has_promise = [PlanLimits(frugal)], any(spec.ttft_s is not None for spec in state.problem.classes)
+    if has_promise:  # else nothing waits, and limits make no difference
+        tries = [
+            PlanLimits(ample),
+            PlanLimits(ample, SETTINGS.quiet_link_busy),
+            PlanLimits(frugal),
+            PlanLimits(ample, SETTINGS.quiet_link_busy, is_optimistic=True),
+        ]
     can_move = can_repair(state.problem) or can_raise_rate(state.problem)
-    if can_move and any(spec.ttft_s is not None for spec in state.problem.classes):
+    if can_move and has_promise:
         tries += [
             PlanLimits(ample, SETTINGS.quiet_link_busy, late_multiple=late_multiple)
             for late_multiple in SETTINGS.late_multiples
         ]
     if "instance" in state.problem.scenario.spare.survive:
-        tries.insert(0, PlanLimits(ample, n_spare=1))
+        tries.insert(0, tries[0]._replace(n_spare=1))
     for limits in dict.fromkeys(tries):
         # No bound has chosen cells for a situation that has just joined: the next bound comes first.
         if state.gap > gap and len(state.active) == len(program.spec.situations):
@@ -246,6 +278,15 @@ def _plans_from_relaxation(
     if can_move and state.best is not None and state.best is not state.locally_searched:
         _repair(state, state.best, PlanLimits(ample), deadline)
         state.locally_searched = state.best
+
+
+def _plan_of_sizes(state: SearchState, program: MixedIntegerProgram, found: ProgramSolution) -> None:
+    """The plan of the sizes that a bound chose, at the best threshold of their route: noted if it is the best."""
+    ports = tuple(tuple(round(found.values[m]) for m in row) for row in program.ports)
+    ((cell,),) = chosen_cells(program, found.values).values()
+    plan = at_best_threshold(state.problem, Sizing(tuple(largest_sizes(program, found)), ports), cell.high_tokens)
+    if plan is not None and is_better(state, plan):
+        state.best = plan
 
 
 def _try_limits(
@@ -315,8 +356,26 @@ def _points(loads: NetworkLoads, program: MixedIntegerProgram, found: ProgramSol
             offers = points.setdefault((g, situation.period), list(dict.fromkeys(wide)))
             for k, cell in enumerate(cells):
                 if found.values[program.cell_choices[CellChoice(g, s, k)]] > SETTINGS.chosen_share:
-                    offers += [p for p in points_in_cell(loads, members, cell) if p not in offers]
+                    inner = _dividing_thresholds(program, found, CellChoice(g, s, k))
+                    offers += [p for p in points_in_cell(loads, members, cell, inner) if p not in offers]
     return points
+
+
+def _dividing_thresholds(program: MixedIntegerProgram, found: ProgramSolution, at: CellChoice) -> list[float]:
+    """Thresholds that divide the prompts between the ends of a chosen cell as a bound does [tokens]."""
+    loads, members, divisions = program.spec.loads, program.problem.groups[at.group], list[float]()
+    if mix_of(program.problem, members).is_discrete:
+        return divisions
+    between: dict[int, dict[str, float]] = {}
+    for (q, s, k, part, _), column in program.between_rates.items():
+        if (s, k) == (at.situation, at.cell) and q in members:
+            rates = between.setdefault(q, {"long": 0.0, "short": 0.0})
+            rates[part] += float(found.values[column])
+    for q, rates in between.items():
+        if rates["long"] > TINY and rates["short"] > TINY:
+            long = rates["long"] / (rates["long"] + rates["short"])
+            divisions.append(loads.dividing_tokens(q, cell_of(program, q, at.situation, at.cell), long))
+    return divisions
 
 
 def _refine(state: SearchState, program: MixedIntegerProgram, found: ProgramSolution) -> bool:
@@ -329,7 +388,7 @@ def _refine(state: SearchState, program: MixedIntegerProgram, found: ProgramSolu
         if found.values[y] > SETTINGS.chosen_share and carries:
             period = program.spec.situations[s].period
             cell = program.spec.cells[g, period][k]
-            parts = split_cell(mix_of(state.problem, state.problem.groups[g]), cell)
+            parts = split_cell(mix_of(state.problem, state.problem.groups[g]), cell, state.target)
             if len(parts) > 1 and cell in state.cells[g, period]:
                 state.cells[g, period].remove(cell)
                 state.cells[g, period] += parts
