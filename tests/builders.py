@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from planner.optimizer import Problem, Solution, planned_at, planning_problem, searched, sketched, solved
-from planner.optimizer.evaluation import Evaluation, unit_of
+from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.routed_capacity import Operating
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
+from planner.optimizer.solution import unit_of
 from planner.results import Fleet, Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from tests.cpu_cost import cached

@@ -61,7 +61,7 @@ def test_the_benchmark_of_the_optimizer_runs(
     monkeypatch.setattr(optimizer, "N_RANDOM", 1)
     optimizer.phases()
     optimizer.against_enumeration()
-    assert "models built and solved" in capsys.readouterr().out
+    assert "programs solved" in capsys.readouterr().out
 
 
 def test_the_benchmark_of_predictions_runs(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from planner.optimizer.network.indices import PeriodArc
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.period_operation import classes_missing_slo, link_gbps
 from planner.optimizer.network.period_subproblem import PeriodSubproblem, period_subproblem
-from planner.optimizer.network.program import FixedSizes, ProgramSpec
+from planner.optimizer.network.program import ProgramSpec
 from planner.optimizer.network.relax_and_fix import RelaxAndFix
 from planner.optimizer.network.relaxation import Relaxation, all_thresholds, relaxed_program, solved_relaxation
 from planner.optimizer.network.ruin_and_recreate import (
@@ -33,6 +33,7 @@ from planner.optimizer.network.search_state import SearchState
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
+from planner.optimizer.sized import Sizing
 from planner.optimizer.solution import Solution
 from planner.scenario import LinkTier, Routing, Spare
 from planner.work_clock import work_s
@@ -130,7 +131,7 @@ def fits_by_the_whole_program(period: int, units: Units, changing: bool) -> bool
     sizes = {i: [(max(m, 1), max(m, 1))] for i, m in enumerate(n)}
     # Long work among short work counts for as much as at the sizes that the period was built with.
     near_sizes = dict.fromkeys(sizes, 1)
-    whole = build(replace(spec, segments=sizes, fixed=FixedSizes(n, ports), near_sizes=near_sizes))
+    whole = build(replace(spec, segments=sizes, fixed=Sizing(n, ports), near_sizes=near_sizes))
     return whole.rows.solved(LIMIT_S, 0.01) is not None
 
 

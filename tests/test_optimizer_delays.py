@@ -14,7 +14,7 @@ from planner.optimizer.delays import (
     sent_bytes,
     transfer_s,
 )
-from planner.optimizer.formulation import Sizing
+from planner.optimizer.sized import Sizing
 from planner.queueing import NO_WAIT, Service, Wait, gigc_wait
 from planner.roofline import DecodePoint
 from planner.workload.distributions import LogNormal

@@ -8,11 +8,11 @@ import pytest
 
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.evaluation import Evaluation
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.network.period_operation import transfers_s
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import highest_rate
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
+from planner.optimizer.sized import Sizing
 from tests.builders import fleet_of
 from tests.test_optimizer_period_operation import arc_of
 from tests.test_optimizer_routed_capacity import (

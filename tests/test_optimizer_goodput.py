@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import Problem, optimize, planning_problem
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.goodput import best_goodput, best_goodput_up_to, sizings_to_bound
+from planner.optimizer.single_route import SLO_GAP
+from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.slo_cheapest import _CostOrder
 from planner.optimizer.strategies import may_be_in_time, searched
@@ -144,7 +145,7 @@ def test_sizes_that_are_settled_at_once_break_the_promise_and_one_more_of_a_pool
     settled = order.grown(Sizing((1, 0, 1), ((1,),)))
     assert best_goodput_up_to(problem, settled, work_s() + 60)[1].bound < demand
     assert order.best is not None, "sizes that keep it are plans"
-    limits = [0 if most is None else most for most in problem.size_limits]
+    limits = [pool.max_instances for pool in problem.pools]
     assert settled.n_instances[2] == limits[2]
     last = settled.n_instances[1]
     if last < limits[1]:
@@ -240,3 +241,23 @@ def test_a_time_that_too_few_prompts_have_even_alone_is_proven_to_be_kept_by_no_
 def test_a_time_that_enough_prompts_have_alone_is_not_ruled_out() -> None:
     problem = problem_of({"objective": "min-cost", "demand_req_per_s": 2.0, "slo": {"ttft_s": 8.0}})
     assert may_be_in_time(problem)
+
+
+@pytest.mark.parametrize(("squared_cv", "demand"), [(6.0, 1.0), (12.0, 0.3), (12.0, 3.0)])
+def test_bursts_may_ask_for_more_instances_than_work_does(squared_cv: float, demand: float) -> None:
+    """Without a stated limit the plan is that of any limit which leaves enough; it had been called infeasible."""
+    bursty: dict[str, Any] = {
+        "objective": "min-cost",
+        "demand_req_per_s": demand,
+        "slo": {"ttft_s": 2.0, "ttft_percentile": 99.0},
+        "workload.arrivals": {"kind": "gamma", "squared_cv": squared_cv},
+        "workload.lengths": {"kind": "constant", "tokens": 4000},
+        "sites.remote.accelerators": {},
+        "sites.local.accelerators": {},
+    }
+    stated = {f"pools.{name}.max_instances": 40 for name in ("fast", "near", "decode")}
+    free, limited = (routed_search(problem_of(bursty | more)) for more in ({}, stated))
+    assert free is not None
+    assert limited is not None
+    assert free.objective == pytest.approx(limited.objective)
+    assert free.gap <= SLO_GAP

@@ -6,13 +6,10 @@ from typing import Any
 import pytest
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import optimize, planning_problem
-from planner.optimizer.capacity import first_thresholds, threshold_loads
-from planner.optimizer.formulation import ProgramGoal, RoutedProgram, build
+from planner.optimizer import optimize, planning_problem, searched
 from planner.optimizer.problem import Problem
-from planner.optimizer.solver import answer, run_highs, solve
 from planner.scenario import Scenario
-from tests.builders import FAST, HOME, in_classes, problem_of, reference, routed_search, sketch, small, small_with
+from tests.builders import FAST, HOME, in_classes, reference, routed_search, sketch, small, small_with
 
 RELAXATION = re.compile(r"^  - (?P<key>\S+) (?P<sign>=|at least|at most) (?P<value>\S+) \(is ", re.MULTILINE)
 MIN_COST = {"objective": "min-cost", "demand_req_per_s": 3.0}
@@ -170,46 +167,10 @@ def hard_problem() -> Problem:
     return planning_problem(in_classes(classes, {"routing.n_candidates": 256}))
 
 
-def model_of(problem: Problem) -> RoutedProgram:
-    loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
-    return build(problem, loads, ProgramGoal("rate", least_rate=0.5))
-
-
 def test_no_plan_in_time_is_undecided_and_not_infeasible() -> None:
     with pytest.raises(UndecidedError, match=r"in the time, .* allow more time") as caught:
-        routed_search(hard_problem(), 1e-4)
+        searched(hard_problem(), 1e-4)
     assert caught.value.exit_code == 5
-
-
-def test_a_time_limit_without_a_point_is_read_from_sol_status_and_not_from_status() -> None:
-    """PuLP says `Optimal` or a feasible `sol_status` here; only HiGHS knows that it holds no point."""
-    model = model_of(hard_problem())
-    with pytest.raises(UndecidedError):
-        answer(model, run_highs(model, 1e-4))
-
-
-def test_a_model_that_is_infeasible_is_none_whatever_status_says() -> None:
-    import pulp
-
-    problem = problem_of()
-    loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
-    model = build(problem, loads, ProgramGoal("rate", least_rate=1000.0))
-    status = run_highs(model, 10)
-    assert status == pulp.LpSolutionInfeasible
-    assert answer(model, status) is None
-    assert solve(problem, loads, ProgramGoal("rate", least_rate=1000.0), 10) is None
-
-
-def test_a_proven_optimum_says_optimal_and_its_bound_is_its_value() -> None:
-    import pulp
-
-    model = model_of(problem_of())
-    status = run_highs(model, 10)
-    found = answer(model, status)
-    assert status == pulp.LpSolutionOptimal
-    assert found is not None
-    assert found.bound == pytest.approx(found.objective, rel=1e-6)
-    assert found.objective == pytest.approx(found.rate)
 
 
 def test_a_plan_cut_short_before_its_bound_is_feasible_and_claims_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:

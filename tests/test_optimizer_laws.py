@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from planner.optimizer import Problem, planning_problem
 from planner.optimizer.baselines import homogeneous, homogeneous_fleets, homogeneous_rates
 from planner.optimizer.capacity import exact_loads, interval_loads, split_interval, threshold_loads
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.routed_capacity import highest_rate
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
+from planner.optimizer.sized import Sizing
 from planner.roofline import DecodePoint
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, Draw, in_classes, problem_of, routed_search, small_with

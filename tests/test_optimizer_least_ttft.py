@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import Problem, optimize, planning_problem
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.least_ttft import filled_with_budget, floor_s, least_ttft
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.ttft_bisection import with_ttft_slo
 from planner.optimizer.single_route import SLO_GAP as GAP
+from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.report import binding, words
 from planner.results import Plan
@@ -113,7 +113,7 @@ def test_nothing_that_the_ttft_does_not_need_is_rented() -> None:
     fewer = routed_search(quick({"pools.decode.n_instances": plan.pool("decode").n_instances - 1}))
     assert fewer is not None
     assert fewer.objective > plan.bound
-    assert plan.pool("decode").n_instances < problem.size_limits[2]  # type: ignore[operator]
+    assert plan.pool("decode").n_instances < problem.pools[2].max_instances
 
 
 @pytest.mark.parametrize(("low", "high"), [(160.0, 200.0), (120.0, 160.0)])

@@ -6,7 +6,6 @@ import pytest
 
 from planner.optimizer import Problem
 from planner.optimizer.capacity import Loads, exact_loads
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.routed_capacity import (
     Operating,
     busy_usd_per_hour,
@@ -18,6 +17,7 @@ from planner.optimizer.routed_capacity import (
     spend_of,
     traffic_usd_per_hour,
 )
+from planner.optimizer.sized import Sizing
 from tests.builders import problem_of
 
 SHORT, LONG, SHARE_LONG = 1000.0, 16_000.0, 0.25

@@ -17,7 +17,7 @@ from planner.optimizer.time_limit import TimeLimit, wall_notes
 from planner.work_clock import LEAST_WALL_S, LOOK_S, SLOWEST, spend, wall_limit, work_s
 from tests.builders import TWO_PERIODS, small_with
 
-LIMIT_S = 0.15
+LIMIT_S = 0.4
 
 
 @pytest.fixture(autouse=True)

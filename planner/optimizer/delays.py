@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import queueing
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import ClassSpec, Problem
+from planner.optimizer.sized import Sizing
 from planner.queueing import (
     NO_WAIT,
     Service,

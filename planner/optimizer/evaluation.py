@@ -51,11 +51,6 @@ FEW_STREAMS = 8
 """with up to so many streams times periods."""
 
 
-def unit_of(problem: Problem) -> float:
-    """What a unit of a solution's objective is in an answer: a scale of the demand is its requests per second."""
-    return 1.0 if problem.is_min_cost or problem.is_min_ttft else problem.mean_req_per_s
-
-
 class Evaluation:
     """A solution with its waits."""
 

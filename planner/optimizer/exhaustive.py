@@ -66,9 +66,7 @@ def exhaustive_search(problem: Problem, n_thresholds: int = 2001) -> Exhaustive:
 
 def _sizes(problem: Problem) -> Iterator[tuple[int, ...]]:
     """Every combination of sizes within limits, inventories, budget and ratio."""
-    ranges = [
-        range(p.min_instances, (limit or 0) + 1) for p, limit in zip(problem.pools, problem.size_limits, strict=True)
-    ]
+    ranges = [range(pool.min_instances, pool.max_instances + 1) for pool in problem.pools]
     yield from (sizes for sizes in product(*ranges) if is_within_limits(problem, sizes))
 
 

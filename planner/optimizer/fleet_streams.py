@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.delays import link_bytes_per_s, sending_s, sent_bytes, transfer_s
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Part, Problem
 from planner.optimizer.routes import Route
+from planner.optimizer.sized import Sizing
 from planner.queueing import NO_WAIT, Path, Senders, Service
 
 Array = NDArray[np.float64]

@@ -9,11 +9,11 @@ from math import inf
 import numpy as np
 
 from planner.optimizer.capacity import first_intervals, interval_loads, split_interval
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import rate_limits
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.single_route import SLO_GAP
+from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import SATURATED, Array, FleetUnderSlo
 from planner.ties import exceeds, first_largest
 from planner.work_clock import work_s

@@ -9,6 +9,7 @@ from pathlib import Path
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.layout_candidates import texts
+from planner.optimizer.network.search import capacity_bound
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.resolution import resolved
 from planner.optimizer.service_times import served_model
@@ -155,8 +156,6 @@ def _bound(problem: Problem, deadline: float) -> float | None:
     """What no plan passes; None where none exists. Raises UndecidedError."""
     if problem.is_min_ttft:
         return 0.0
-    from planner.optimizer.network.search import capacity_bound  # loads what searches networks
-
     return capacity_bound(problem, max(deadline - work_s(), LEAST_BOUND_S))
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import split_interval
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.goodput import balanced_threshold, capacity_under_slo, first_cells, sizings_to_bound
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import rent_usd_per_hour
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.single_route import SLO_GAP
+from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 from planner.work_clock import work_s
 
@@ -101,7 +101,7 @@ def _tried(fleet: FleetUnderSlo, req_per_s: float, threshold: float, best: Least
 
 def floor_s(problem: Problem, req_per_s: float, deadline: float) -> float:
     """A TTFT that no sizes within the limits go below: every pool and port at its own limit at once [s]."""
-    sizes = tuple(0 if n is None else n for n in problem.size_limits)
+    sizes = tuple(pool.max_instances for pool in problem.pools)
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
     return least_ttft_up_to(problem, Sizing(sizes, ports), req_per_s, deadline)[1].bound_s
 
@@ -138,7 +138,7 @@ def filled_with_budget(problem: Problem, sizing: Sizing) -> Sizing:
     left = budget - sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
     for i, pool in sorted(enumerate(problem.pools), key=lambda item: (item[1].role == "decode", item[1].prompts or "")):
         room = [int(left / pool.usd_per_hour + 1e-9)] if pool.usd_per_hour else []
-        room += [most - n[i] for most in (problem.size_limits[i], pool.stated_max_instances) if most is not None]
+        room.append(pool.max_instances - n[i])
         for inventory in problem.inventories:
             if i in inventory.pools:
                 used = sum(n[j] * problem.pools[j].n_accelerators for j in inventory.pools)

@@ -12,7 +12,7 @@ from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
 from planner.optimizer.disaggregation import disaggregation, without_bursts
 from planner.optimizer.doubts import length_notes, room_notes
-from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at, unit_of
+from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.goodput import MOST_BUSY
 from planner.optimizer.infeasibility import Trials, infeasible
@@ -24,7 +24,7 @@ from planner.optimizer.schedule import schedule_of
 from planner.optimizer.sensitivity import sweep
 from planner.optimizer.served import served_models
 from planner.optimizer.software import Candidate, price_notes, setup_notes
-from planner.optimizer.solution import Solution
+from planner.optimizer.solution import Solution, unit_of
 from planner.optimizer.spare import spare_notes
 from planner.optimizer.strategies import searched
 from planner.optimizer.time_limit import TimeLimit, nothing_found, wall_notes

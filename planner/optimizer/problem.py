@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from planner.optimizer.known_late import KnownLate
 from planner.optimizer.rent import ByPeriod
-from planner.optimizer.routes import Route, is_routed, routes_of, size_limit
+from planner.optimizer.routes import Route, is_routed, routes_of
 from planner.roofline import InstanceRates
 from planner.scenario import LinkTier, Objective, Scenario, Slo
 from planner.workload import RequestMix
@@ -330,11 +330,6 @@ class Problem:
     def is_routed(self) -> bool:
         """Whether all requests are of one model, at one rate, from anywhere: then few routes say all, see `routes`."""
         return is_routed(self)
-
-    @cached_property
-    def size_limits(self) -> tuple[int | None, ...]:
-        """Where `is_routed`: most instances of every pool; None where nothing limits it."""
-        return tuple(size_limit(self, i) for i in range(len(self.pools)))
 
     def unsourced_prices(self) -> tuple[str, ...]:
         """Accelerators whose price the scenario states without a source."""

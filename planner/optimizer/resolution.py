@@ -303,23 +303,33 @@ def _room(problem: Problem, arc: Arc) -> float:
     return problem.pools[arc.pool].rates.longest_tokens
 
 
-def _limited(problem: Problem) -> Iterator[PoolSpec]:
+def widened(problem: Problem, factor: int) -> Problem:
+    """The problem with a multiple of the instances that its demand seems to leave any use for.
+
+    Args:
+        problem: the resolved scenario.
+        factor: the multiple; what is stated, in stock or within the budget limits them as before.
+    """
+    return replace(problem, pools=tuple(_limited(problem, factor)))
+
+
+def _limited(problem: Problem, factor: int = 1) -> Iterator[PoolSpec]:
     """Pools with the most instances that inventory, budget and demand leave any use for."""
     scenario, found = problem.scenario, []
     reached = {arc.pool for arcs in problem.arcs for part in arcs.values() for arc in part}
     reached |= {i for pools in problem.decoders for i in pools}
     for i, pool in enumerate(problem.pools):
-        limits = [pool.max_instances]
+        limits = [LARGEST_POOL if pool.stated_max_instances is None else pool.stated_max_instances]
         limits += [v.n_accelerators // pool.n_accelerators for v in problem.inventories if i in v.pools]
         if scenario.budget_usd_per_hour is not None and pool.usd_per_hour:
             limits.append(int(scenario.budget_usd_per_hour / pool.usd_per_hour + 1e-9))
         if problem.is_min_cost:
-            limits.append(most_of_use(problem, i))
+            limits.append(factor * most_of_use(problem, i))
         if i not in reached:
             limits.append(pool.min_instances)
-        if min(limits) >= LARGEST_POOL:
+        if min(limits) >= LARGEST_POOL and factor == 1:
             found.append(unlimited_size(scenario, pool.key))
-        yield replace(pool, max_instances=min(limits))
+        yield replace(pool, max_instances=min(*limits, LARGEST_POOL))
     if found:
         raise InputError(found)
 

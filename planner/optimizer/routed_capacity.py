@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import Loads, decode_s
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
+from planner.optimizer.sized import Sizing
 from planner.units import GB, SECONDS_PER_HOUR, bytes_per_s
 
 Array = NDArray[np.float64]

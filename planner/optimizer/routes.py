@@ -1,11 +1,11 @@
-"""Problems of one model at one rate: the few routes that say all of them, and how large their pools may be."""
+"""Problems of one model at one rate: the few routes that say all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import ceil, inf
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +16,6 @@ from planner.workload import ALL_LONG
 
 if TYPE_CHECKING:
     from planner.optimizer.problem import Problem
-
-SLO_SPARE = 2.0
-"""Instances for each one that the work of the demand asks for, beyond which no more shorten waits worth speaking of."""
 
 
 @dataclass(frozen=True)
@@ -113,52 +110,3 @@ def _joined(problem: Problem, prefill: int, decode: int) -> bool:
 def _link_index(problem: Problem, prefill: int | None, decode: int) -> int | None:
     ends = None if prefill is None else (problem.pools[prefill].site, problem.pools[decode].site)
     return next((i for i, link in enumerate(problem.links) if (link.from_site, link.to_site) == ends), None)
-
-
-def size_limit(problem: Problem, index: int) -> int | None:
-    """Most instances that a pool's own limit, its inventory, the budget and the demand allow."""
-    pool, budget = problem.pools[index], problem.scenario.budget_usd_per_hour
-    limits = [] if pool.stated_max_instances is None else [pool.stated_max_instances]
-    limits += [v.n_accelerators // pool.n_accelerators for v in problem.inventories if index in v.pools]
-    if budget is not None and pool.usd_per_hour:
-        limits.append(int(budget / pool.usd_per_hour + 1e-9))
-    demand = problem.demand_req_per_s
-    if problem.is_min_cost and demand is not None:
-        limits.append(most_useful_instances(problem, index, demand))
-    return max(min(limits), 0) if limits else None
-
-
-def most_useful_instances(problem: Problem, index: int, demand: float) -> int:
-    """Instances of a pool beyond which no more are of use; a ratio may ask for more of it than its own work does."""
-    pools, ratio = problem.pools, problem.ratio
-    has_ttft_slo = any(c.ttft_s is not None for c in problem.classes)
-    spare = SLO_SPARE if has_ttft_slo else 1.0
-    needed = [
-        max(ceil(spare * demand * _heaviest_work_s(problem, i)) + 1, p.min_instances) for i, p in enumerate(pools)
-    ]
-    if ratio is None or pools[index].prompts == "long":
-        return needed[index]
-    near, decode = (
-        sum(n for n, pool in zip(needed, pools, strict=True) if kind in (pool.prompts, pool.role))
-        for kind in ("short", "decode")
-    )
-    return ceil(max(near / ratio[0], decode / ratio[1])) * ratio[pools[index].role == "decode"]
-
-
-def _heaviest_work_s(problem: Problem, index: int) -> float:
-    """Instance-seconds per request that no routing exceeds; at the mean length of a part, curves may yield any of T."""
-    prefill = problem.pools[index].rates.prefill
-    if problem.scenario.capacity_rule == "expected-work" or problem.pools[index].role == "decode" or prefill is None:
-        return most_work_s(problem, index)
-    return sum(c.share * float(prefill.occupancy.curve(c.mix.support[1])) for c in problem.classes)
-
-
-def most_work_s(problem: Problem, index: int) -> float:
-    """Instance-seconds per request if every request went to this pool."""
-    pool, work = problem.pools[index], 0.0
-    for c in problem.classes:
-        if pool.rates.decode and pool.role == "decode":
-            work += c.share * pool.rates.decode.seconds_per_request(c.mix.mean_output_tokens)
-        elif pool.rates.prefill:
-            work += c.share * float(c.mix.short_work(pool.rates.prefill.occupancy, c.mix.support[1]))
-    return work

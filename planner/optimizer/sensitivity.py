@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from planner.optimizer.capacity import exact_loads, threshold_loads
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.goodput import best_goodput
 from planner.optimizer.least_ttft import least_ttft
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import highest_rate, rate_limits
 from planner.optimizer.single_route import SLO_GAP, RoutedSolution, best_threshold
+from planner.optimizer.sized import Sizing
 from planner.results import Bottleneck, Sweep
 from planner.scenario import LinkTier
 from planner.ties import SOLVED, largest_first
@@ -148,7 +148,7 @@ def _one_more_gbps(problem: Problem, sizing: Sizing, link: int) -> tuple[Problem
 
 def sweep(problem: Problem, solution: RoutedSolution) -> Sweep | None:
     """The highest rate by threshold at the sizes of a solution; None unless its route has a threshold to choose."""
-    if not problem.routes[0].is_split:
+    if len(problem.routes) != 1 or not problem.routes[0].is_split:
         return None
     mix = problem.classes[0].mix
     low, high = mix.support

@@ -6,14 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import Loads, exact_loads, first_thresholds, threshold_loads
-from planner.optimizer.evaluation import unit_of
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
 from planner.optimizer.problem import Arc, Part, Problem, Stream
 from planner.optimizer.routed_capacity import Operating, highest_rate, rate_limits, spend_of
 from planner.optimizer.routes import Route
 from planner.optimizer.settings import ROUTE_SETTINGS
-from planner.optimizer.solution import Solution
+from planner.optimizer.sized import Sizing
+from planner.optimizer.solution import Solution, unit_of
 from planner.optimizer.work import ROUNDING_OF_SUMS
 from planner.ties import first_largest
 

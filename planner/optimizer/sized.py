@@ -1,12 +1,20 @@
 """Fleets of given sizes: what they serve, and the cheapest ones within other limits on their sizes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
 
 FREE = {"n_instances": "free", "min_instances": 0, "max_instances": None}
 """No limits of several pools together."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """Integers of a plan: instances per pool, and ports per link and tier."""
+
+    n_instances: tuple[int, ...]
+    n_ports: tuple[tuple[int, ...], ...]
 
 
 def is_within_limits(problem: Problem, n_instances: Sequence[int]) -> bool:

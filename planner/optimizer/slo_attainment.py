@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from planner.optimizer.capacity import first_intervals
 from planner.optimizer.delays import Asked, admission_wait, arrival_scvs, link_bytes_per_s, places_waits, stretched
 from planner.optimizer.fleet_streams import FleetStreams, Stream
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.known_late import Late, Queue
 from planner.optimizer.problem import Part, Problem
 from planner.optimizer.roots import last_kept
 from planner.optimizer.routes import Route
 from planner.optimizer.settings import ROUTE_SETTINGS
+from planner.optimizer.sized import Sizing
 from planner.queueing import (
     ALONE,
     NO_WAIT,

@@ -6,21 +6,24 @@ search that ends before its proof says how much cheaper another could be.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 
+from planner.errors import UndecidedError
 from planner.optimizer.capacity import first_intervals
-from planner.optimizer.formulation import ProgramGoal, Sizing
 from planner.optimizer.goodput import MOST_BUSY, Goodput, best_goodput_up_to
+from planner.optimizer.network.proposals import Proposal, Proposals
 from planner.optimizer.problem import Problem
 from planner.optimizer.single_route import SLO_GAP, RoutedSolution
-from planner.optimizer.sized import is_within_limits
+from planner.optimizer.sized import Sizing, is_within_limits
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_decode_instances
-from planner.optimizer.slo_plans import proposed, solution
+from planner.optimizer.slo_plans import solution
 from planner.optimizer.time_limit import nothing_found
 from planner.ties import exceeds, largest, largest_first
 from planner.work_clock import work_s
 
+LEAST_TIME_S = 0.1
 LAST_LOOK_S = 1.0
 """For the goodput of the plan that is answered, where time is up."""
 
@@ -43,12 +46,12 @@ def cheapest(problem: Problem, deadline: float, most_sizings: int) -> RoutedSolu
         UndecidedError: time is up, or so many sizes are looked at, without a plan.
     """
     search = _CostOrder(problem, problem.demand_req_per_s or 0.0, deadline)
-    search.fathomed.extend(_too_few_decode(problem, search.demand))
-    for _ in range(most_sizings):
-        if search.is_over and (search.best or search.fathomed):
+    for sizing in _too_few_decode(problem, search.demand):
+        search.proposals.settle(sizing)
+    for n_settled in range(most_sizings):
+        if search.is_over and (search.best or n_settled):
             break
-        goal = ProgramGoal("spend", least_rate=search.demand, most_rate=search.demand, excluded=tuple(search.fathomed))
-        answer = proposed(problem, goal, deadline, search.best)
+        answer = search.proposed()
         if answer is None and search.is_over:
             break
         if answer is None:
@@ -71,7 +74,6 @@ class _CostOrder:
     problem: Problem
     demand: float
     deadline: float
-    fathomed: list[Sizing] = field(default_factory=list)
     best: RoutedSolution | None = None
     least_usd: float = 0.0
     """What the sizes that are not settled cost at the least [USD/h]."""
@@ -85,6 +87,20 @@ class _CostOrder:
         """Whether time is up."""
         return work_s() > self.deadline
 
+    @cached_property
+    def proposals(self) -> Proposals:
+        """The cheapest sizes by capacity that are not settled."""
+        return Proposals.of(self.problem)
+
+    def proposed(self) -> Proposal | None:
+        """The cheapest sizes that are not settled; None when all are, or time is up with a plan at hand."""
+        try:
+            return self.proposals.best(max(self.deadline - work_s(), LEAST_TIME_S))
+        except UndecidedError:
+            if self.best is None:
+                raise
+            return None
+
     def settle(self, sizing: Sizing) -> None:
         """Find out whether sizes reach the demand; where they do not, which larger ones do not either."""
         if not self.is_first_found:
@@ -96,7 +112,7 @@ class _CostOrder:
                 self.open_usd = min(self.open_usd, self.least_usd)
         if self.is_first_found and self.best and self.problem.charges_use:
             self.best = _of_less_use(self.problem, sizing, self.best)
-        self.fathomed.append(sizing)
+        self.proposals.settle(sizing)
 
     def reaching(self, sizing: Sizing) -> Goodput:
         """The goodput of sizes, or of smaller ones, up to the demand; it is a plan where it reaches it."""
@@ -119,7 +135,7 @@ class _CostOrder:
         """Sizes that do not reach the demand, with as many more instances of each pool as do not help."""
         decode = self.problem.routes[0].decode
         for pool in sorted(range(len(self.problem.pools)), key=lambda i: i != decode):
-            most = self.problem.size_limits[pool] or 0
+            most = self.problem.pools[pool].max_instances
             tried, step = most, 1
             while sizing.n_instances[pool] < tried and not self.is_over:
                 larger, is_new = _with(sizing, pool, tried), self.best is None
@@ -165,7 +181,7 @@ def _with(sizing: Sizing, pool: int, n: int) -> Sizing:
 
 def _too_few_decode(problem: Problem, demand: float) -> Iterator[Sizing]:
     """The largest sizes that are settled because their decode pool alone breaks the promise."""
-    limits = [0 if most is None else most for most in problem.size_limits]
+    limits = [pool.max_instances for pool in problem.pools]
     decode = problem.routes[0].decode
     least = least_decode_instances(problem, demand, limits[decode])
     if least > 1:

@@ -5,28 +5,14 @@ from itertools import product
 
 import numpy as np
 
-from planner.errors import UndecidedError
-from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
-from planner.optimizer.formulation import ProgramGoal, Sizing
+from planner.optimizer.capacity import exact_loads
 from planner.optimizer.goodput import MOST_BUSY, Goodput, capacity_under_slo
 from planner.optimizer.problem import Problem
 from planner.optimizer.roots import EXACT
 from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_per_hour, spend_of
 from planner.optimizer.single_route import RoutedSolution
+from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo
-from planner.optimizer.solver import RoutedOptimum, solve
-from planner.work_clock import work_s
-
-
-def proposed(problem: Problem, goal: ProgramGoal, deadline: float, best: RoutedSolution | None) -> RoutedOptimum | None:
-    """The best sizes by capacity that are not settled; None when all are, or time is up with a plan at hand."""
-    loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
-    try:
-        return solve(problem, loads, goal, max(deadline - work_s(), 0.1))
-    except UndecidedError:
-        if best is None:
-            raise
-        return None
 
 
 def solution(problem: Problem, sizing: Sizing, found: Goodput, rate: float) -> RoutedSolution:

@@ -9,20 +9,24 @@ from dataclasses import replace
 from math import inf
 
 from planner.errors import UndecidedError
-from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
-from planner.optimizer.formulation import ProgramGoal, Sizing
+from planner.optimizer.capacity import exact_loads
 from planner.optimizer.goodput import best_goodput_up_to
 from planner.optimizer.least_ttft import LeastTtftFleet, filled_with_budget, floor_s, least_ttft_up_to, trimmed
+from planner.optimizer.network.proposals import Proposals
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import Operating, highest_rate
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.single_route import SLO_GAP, RoutedSolution
+from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 from planner.optimizer.slo_cheapest import cheapest
-from planner.optimizer.slo_plans import proposed, solution, with_exact_goodput
-from planner.optimizer.solver import solve
+from planner.optimizer.slo_plans import solution, with_exact_goodput
 from planner.optimizer.time_limit import nothing_found
 from planner.work_clock import work_s
+
+LEAST_TIME_S = 0.1
+NOTHING = 1e-9
+"""Part of a rate that is rounding."""
 
 
 def search(
@@ -58,11 +62,15 @@ def _breaks_idle(problem: Problem) -> bool:
 def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
     """The sizes with the highest goodput."""
     best: RoutedSolution | None = None
-    fathomed: list[Sizing] = []
-    proven = 0.0
-    for _ in range(ROUTE_SETTINGS.most_sizings):
-        answer = proposed(problem, ProgramGoal("rate", excluded=tuple(fathomed)), deadline, best)
+    proposals, proven = Proposals.of(problem), 0.0
+    for n_fathomed in range(1, ROUTE_SETTINGS.most_sizings + 1):
         least = best.objective if best else 0.0
+        try:
+            answer = proposals.best(max(deadline - work_s(), LEAST_TIME_S))
+        except UndecidedError:
+            if best is None:
+                raise
+            answer = None
         if answer is None or answer.bound <= least * (1 + SLO_GAP):
             return best and _proven(best, max(proven, least))
         sizing = _filled(problem, answer.sizing)
@@ -70,8 +78,8 @@ def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
         proven = max(proven, found.bound)
         if found.rate > least:
             best = solution(problem, at, found, found.rate)
-        fathomed.append(sizing)
-        if work_s() > deadline or len(fathomed) == ROUTE_SETTINGS.most_sizings:
+        proposals.settle(sizing)
+        if work_s() > deadline or n_fathomed == ROUTE_SETTINGS.most_sizings:
             return best and _proven(best, max(proven, answer.bound))
     return best
 
@@ -80,9 +88,9 @@ def _least_ttft(problem: Problem, deadline: float) -> RoutedSolution | None:
     """The sizes with the least TTFT at the demand: in the order of capacity, each with its proven least TTFT."""
     demand, slo = problem.demand_req_per_s or 0.0, problem.slo
     best: tuple[Sizing, LeastTtftFleet] | None = None
-    fathomed: list[Sizing] = []
+    proposals, n_fathomed = Proposals.of(problem), 0
     bound = most = inf if slo is None or slo.ttft_s is None else slo.ttft_s * (1 + SLO_GAP / 10)
-    while (answer := _serving(problem, demand, fathomed, deadline)) is not None:
+    while (answer := _serving(proposals, demand, n_fathomed, deadline)) is not None:
         if answer == UNDECIDED:
             if best is None:
                 sizes = f"{ROUTE_SETTINGS.most_sizings} sizes in the order of capacity"
@@ -94,7 +102,8 @@ def _least_ttft(problem: Problem, deadline: float) -> RoutedSolution | None:
         bound = min(bound, found.bound_s)
         if found.ttft_s < most:
             best, most = (at, found), found.ttft_s
-        fathomed.append(sizing)
+        proposals.settle(sizing)
+        n_fathomed += 1
     return None if best is None else _least_ttft_solution(problem, *best, min(bound, most))
 
 
@@ -102,18 +111,15 @@ UNDECIDED = Sizing((), ())
 """Said in place of sizes where time or patience is up."""
 
 
-def _serving(problem: Problem, demand: float, fathomed: list[Sizing], deadline: float) -> Sizing | None:
+def _serving(proposals: Proposals, demand: float, n_fathomed: int, deadline: float) -> Sizing | None:
     """The best sizes by capacity that serve the demand and are not settled; None when there are none."""
-    if work_s() > deadline or len(fathomed) == ROUTE_SETTINGS.most_sizings:
+    if work_s() > deadline or n_fathomed == ROUTE_SETTINGS.most_sizings:
         return UNDECIDED
-    loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     try:
-        answer = solve(
-            problem, loads, ProgramGoal("rate", least_rate=demand, excluded=tuple(fathomed)), deadline - work_s()
-        )
+        answer = proposals.best(deadline - work_s())
     except UndecidedError:
         return UNDECIDED
-    return None if answer is None else answer.sizing
+    return None if answer is None or answer.bound < demand * (1 - NOTHING) else answer.sizing
 
 
 def _least_ttft_solution(problem: Problem, sizing: Sizing, found: LeastTtftFleet, bound_s: float) -> RoutedSolution:
@@ -133,7 +139,7 @@ def _filled(problem: Problem, sizing: Sizing) -> Sizing:
         return sizing
     n = list(sizing.n_instances)
     for i, pool in enumerate(problem.pools):
-        room = [most - n[i] for most in (problem.size_limits[i], pool.stated_max_instances) if most is not None]
+        room = [pool.max_instances - n[i]]
         for inventory in problem.inventories:
             if i in inventory.pools:
                 used = sum(n[j] * problem.pools[j].n_accelerators for j in inventory.pools)

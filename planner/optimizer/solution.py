@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.optimizer.network.period_operation import PeriodOperation
+from planner.optimizer.problem import Problem
 
 if TYPE_CHECKING:
     from planner.optimizer.single_route import RoutedSolution
@@ -53,3 +54,8 @@ class Solution:
         n_streams = 1 + max((d.stream for one in self.operations for d in one.decodings), default=0)
         operations = tuple(one.scaled_to(one.period, [ratio] * n_streams) for one in self.operations)
         return replace(self, operations=operations, scale=self.scale * ratio)
+
+
+def unit_of(problem: Problem) -> float:
+    """What a unit of a solution's objective is in an answer: a scale of the demand is its requests per second."""
+    return 1.0 if problem.is_min_cost or problem.is_min_ttft else problem.mean_req_per_s

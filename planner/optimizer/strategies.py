@@ -7,10 +7,11 @@ import numpy as np
 
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.evaluation import Evaluation
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.layout_candidates import N_KINDS
 from planner.optimizer.network.period_operation import PeriodOperation
+from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Demand, Problem
+from planner.optimizer.resolution import widened
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.single_route import (
     PLAIN_GAP,
@@ -19,7 +20,7 @@ from planner.optimizer.single_route import (
     has_one_route,
     solution_of_routes,
 )
-from planner.optimizer.sized import sized_problem
+from planner.optimizer.sized import Sizing, sized_problem
 from planner.optimizer.slo_search import search as routed_search
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.work_clock import wall_limit, work_s
@@ -36,6 +37,9 @@ FOLLOWING_GAP = 2e-3
 """Gap at which the search for a plan that follows the periods stops: hours cost little each, and are many."""
 AGAIN_GAP = GAP_TARGET / 2
 """How much further from the bound of a laxer promise the plan of a stricter one may be, at least."""
+LEAST_TIME_S = 0.1
+WIDER = 16
+"""How many times more instances are tried where a limit that the demand sets may bind."""
 RATE_TOLERANCE, CLOSE_TOLERANCE = 1e-6, 1e-7
 """A rate this close to the best counts as equal when cost decides; the second where capacity alone settles it."""
 NOTHING = 1e-9
@@ -67,8 +71,33 @@ def searched(
     _check_has_queueing_model(problem)
     if not (all(_is_reached(problem, demand) for demand in problem.demands) and may_be_in_time(problem)):
         return None
+    deadline = work_s() + time_limit_s
     with wall_limit(time_limit_s):
-        return _searched(problem, time_limit_s, gap, laxer, most_sizings)
+        wider = _wider(problem)
+        if wider is not None and problem.is_routed:  # to which wide limits make no difference
+            return _searched(wider, time_limit_s, gap, laxer, most_sizings)
+        found = _searched(problem, time_limit_s, gap, laxer, most_sizings)
+        if wider is not None and _is_bound(problem, wider, found):
+            found = _searched(wider, max(deadline - work_s(), LEAST_TIME_S), gap, laxer, most_sizings)
+    return found
+
+
+def _wider(problem: Problem) -> Problem | None:
+    """The problem with more instances than its demand seems to leave any use for; None where that changes nothing.
+
+    Under a promise no number of instances is of no use for sure: bursts may ask for any.
+    """
+    if not problem.is_min_cost or not any(spec.ttft_s is not None for spec in problem.classes):
+        return None
+    return widened(problem, WIDER)
+
+
+def _is_bound(problem: Problem, wider: Problem, found: Solution | None) -> bool:
+    """Whether a limit that the demand alone sets leaves no plan, or all of a pool that it may have."""
+    guessed = [i for i, pool in enumerate(problem.pools) if wider.pools[i].max_instances > pool.max_instances]
+    if found is None:
+        return bool(guessed)
+    return any(one.n_instances[i] >= problem.pools[i].max_instances for one in found.operations for i in guessed)
 
 
 def _searched(
@@ -109,12 +138,10 @@ def _at_highest_rate(problem: Problem, found: Solution, time_limit_s: float) -> 
 
 def _found_in_network(problem: Problem, time_limit_s: float, gap: float, laxer: Solution | None) -> Solution | None:
     """The best plan of a network, by what is sought."""
-    # What searches networks loads when there is one.
-    from planner.optimizer.network.search import network_search
-    from planner.optimizer.network.ttft_bisection import GAP as BISECTION_GAP
-    from planner.optimizer.network.ttft_bisection import least_ttft_by_bisection
-
     if problem.is_min_ttft:
+        from planner.optimizer.network.ttft_bisection import GAP as BISECTION_GAP  # loads where it is asked for
+        from planner.optimizer.network.ttft_bisection import least_ttft_by_bisection
+
         least = least_ttft_by_bisection(problem, time_limit_s)
         return None if least is None else least.as_solution(ROUNDING * BISECTION_GAP)
     if problem.is_followed and problem.is_min_cost:
@@ -135,8 +162,6 @@ def _found_in_network(problem: Problem, time_limit_s: float, gap: float, laxer: 
 def _following(problem: Problem, time_limit_s: float, gap: float) -> Solution | None:
     """The plan of a problem with pools that are rented by the period: it begins with the one that rents at all times,
     so that it is never dearer."""
-    from planner.optimizer.network.search import network_search
-
     deadline = work_s() + time_limit_s
     pools = tuple(replace(pool, by_period=None) for pool in problem.pools)
     try:
@@ -152,8 +177,6 @@ def _faster(problem: Problem, found: Solution, deadline: float) -> Solution:
 
     At a given rate a plan is found more surely than the highest rate is: thresholds and allowances suit one rate.
     """
-    from planner.optimizer.network.search import network_search
-
     if not problem.is_priced or not any(c.ttft_s is not None for c in problem.classes):
         return found
     low, high = found.scale, max(found.bound, found.scale)
@@ -178,8 +201,6 @@ def _faster(problem: Problem, found: Solution, deadline: float) -> Solution:
 
 def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: float) -> Solution:
     """Among plans as fast as one that was found, the cheapest that is found until a deadline."""
-    from planner.optimizer.network.search import network_search
-
     tolerance = CLOSE_TOLERANCE if problem.is_plain else RATE_TOLERANCE
     scale, left_s = found.scale * (1 - tolerance), deadline - work_s()
     if not (problem.is_priced or problem.is_plain) or left_s <= 0:

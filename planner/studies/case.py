@@ -9,8 +9,8 @@ import numpy as np
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import PoolSpec, Problem, Solution, explained, optimize, optimized, planning_problem, solved
 from planner.optimizer.capacity import threshold_loads
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.routed_capacity import highest_rate
+from planner.optimizer.sized import Sizing
 from planner.optimizer.together.question import question_of
 from planner.results import Case, CaseFront, ComparedPlan, Executed, LengthProfile, Plan, ServiceCurve
 from planner.roofline import InstanceRates

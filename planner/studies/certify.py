@@ -7,7 +7,7 @@ from planner.errors import CheckFailedError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
 from planner.optimizer import explained
-from planner.optimizer.evaluation import unit_of
+from planner.optimizer.solution import unit_of
 from planner.results import Certified, Fleet, Plan, Promise, Round
 from planner.scenario import Scenario
 from planner.studies.handed import modelled

@@ -10,8 +10,8 @@ from planner.errors import CheckFailedError, InputError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
 from planner.optimizer import Problem, Solution, explained, planning_problem, solved
-from planner.optimizer.evaluation import unit_of
 from planner.optimizer.layout_choice import layout_notes
+from planner.optimizer.solution import unit_of
 from planner.optimizer.time_limit import TimeLimit
 from planner.results import Plan
 from planner.scenario import Scenario

@@ -41,7 +41,7 @@ class Judge:
     @property
     def is_over(self) -> bool:
         """Whether time is up."""
-        return work_s() > self.deadline
+        return work_s() >= self.deadline
 
     def is_late(self, began: float, run: RunFigures) -> bool:
         """Whether what was begun then could not be as long again in the time that is left.

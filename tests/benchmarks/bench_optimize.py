@@ -1,6 +1,5 @@
 """How long planning takes, beside its goals: `python tests/benchmarks/bench_optimize.py`. No time makes it fail."""
 
-import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -49,30 +48,29 @@ def fresh_processes() -> None:
 
 def phases() -> None:
     """Every step of `planner optimize` in one warm process."""
-    from planner.optimizer import planning_problem
+    from planner.optimizer import planning_problem, searched
     from planner.optimizer.baselines import baselines
     from planner.optimizer.free_routing import free_routing
     from planner.optimizer.plan import planned_at
     from planner.optimizer.sensitivity import bottlenecks, sweep
-    from planner.optimizer.single_route import solution_of_routes
-    from planner.optimizer.slo_search import search
     from planner.scenario import read_scenario
 
     print(f"\nin process, warm, median of {N_RUNS}: prfaas-paper")
     scenario = read_scenario("prfaas-paper")
     problem = planning_problem(scenario)
-    solution = search(problem)
+    solution = searched(problem, 60.0)
     assert solution is not None
-    fleet = planned_at(problem, solution_of_routes(problem, solution))
+    assert solution.routed is not None
+    fleet, routed = planned_at(problem, solution), solution.routed
     steps: dict[str, Callable[[], Any]] = {
         "read_scenario": lambda: read_scenario("prfaas-paper"),
         "planning_problem": lambda: planning_problem(scenario),
-        "search": lambda: search(problem),
-        "planned_at (latency, cost)": lambda: planned_at(problem, solution_of_routes(problem, solution)),
+        "search": lambda: searched(problem, 60.0),
+        "planned_at (latency, cost)": lambda: planned_at(problem, solution),
         "baselines": lambda: baselines(problem, fleet, 60.0),
-        "bottlenecks": lambda: bottlenecks(problem, solution),
+        "bottlenecks": lambda: bottlenecks(problem, routed),
         "free_routing": lambda: free_routing(problem, solution),
-        "sweep": lambda: sweep(problem, solution),
+        "sweep": lambda: sweep(problem, routed),
     }
     for what, work in steps.items():
         line(what, median_s(work))
@@ -80,11 +78,11 @@ def phases() -> None:
 
 
 def inside_search(problem: Any) -> None:
-    """What search spends in the solver, and in how many models."""
-    from planner.optimizer.slo_search import search
+    """What search spends in the solver, and in how many programs."""
+    from planner.optimizer import searched
+    from planner.optimizer.network.rows import Rows
 
-    module = importlib.import_module("planner.optimizer.search")
-    solved, times = module.solve, []
+    solved, times = Rows.solved, []
 
     def timed(*arguments: Any) -> Any:
         start = perf_counter()
@@ -93,17 +91,16 @@ def inside_search(problem: Any) -> None:
         finally:
             times.append(perf_counter() - start)
 
-    with patch.object(module, "solve", timed):
-        search(problem)
-    line(f"  of search: {len(times)} models built and solved", sum(times))
+    with patch.object(Rows, "solved", timed):
+        searched(problem, 60.0)
+    line(f"  of search: {len(times)} programs solved", sum(times))
 
 
 def against_enumeration() -> None:
     """The mixed-integer model beside the exhaustive search it is tested against."""
     import numpy as np
 
-    from planner.optimizer import exhaustive_search, planning_problem
-    from planner.optimizer.slo_search import search
+    from planner.optimizer import exhaustive_search, planning_problem, searched
     from planner.scenario import read_scenario
     from tests.builders import Draw, problem_of
 
@@ -111,7 +108,7 @@ def against_enumeration() -> None:
     reference = planning_problem(read_scenario("prfaas-paper"))
     random = [problem_of(Draw(np.random.default_rng(seed)).question()) for seed in range(N_RANDOM)]
     for what, problems in (("prfaas-paper", [reference]), (f"{N_RANDOM} random small instances", random)):
-        model = median_s(lambda cases=problems: [search(p) for p in cases])  # type: ignore[misc]
+        model = median_s(lambda cases=problems: [searched(p, 60.0) for p in cases])  # type: ignore[misc]
         tried = median_s(lambda cases=problems: [exhaustive_search(p) for p in cases])  # type: ignore[misc]
         line(f"{what}: search", model, f"{model / tried:.1f} times enumeration's {1e3 * tried:.0f} ms")
 

@@ -82,7 +82,7 @@ def _owner_columns(program: MixedIntegerProgram) -> None:
 def _port_columns(program: MixedIntegerProgram) -> None:
     fixed = program.spec.fixed
     for index, link in enumerate(program.problem.links):
-        least = [0] * len(link.tiers) if fixed is None else fixed.ports[index]
+        least = [0] * len(link.tiers) if fixed is None else fixed.n_ports[index]
         row = []
         for j, (tier, ports) in enumerate(zip(link.tiers, least, strict=True)):
             most = tier.max_ports if fixed is None else ports

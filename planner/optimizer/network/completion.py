@@ -10,12 +10,13 @@ from planner.optimizer.network.cost import least_use_usd_per_hour, rent_usd_per_
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import PeriodArc
 from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
-from planner.optimizer.network.program import FixedSizes, MixedIntegerProgram, ProgramSpec
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.program_solution import operation_of
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
+from planner.optimizer.sized import Sizing
 from planner.optimizer.solution import Solution
 
 TINY = 1e-7
@@ -113,7 +114,7 @@ def _resolved(
     arcs = frozenset(PeriodArc(q, situation.period, arc) for q, arc in state.arcs) if state.is_large else None
     n_spare = safe.spec.n_spare if situation.loss is None else 0
     spec = ProgramSpec(
-        safe.spec.loads, (situation,), offers, segments, True, arcs, scale, FixedSizes(n, ports), n_spare=n_spare
+        safe.spec.loads, (situation,), offers, segments, True, arcs, scale, Sizing(n, ports), n_spare=n_spare
     )
     program = build(spec)
     try:

@@ -35,18 +35,10 @@ from planner.optimizer.network.indices import (
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.rows import Rows
 from planner.optimizer.problem import Arc, Part, Problem, Situation
+from planner.optimizer.sized import Sizing
 
 Segments = Mapping[int, Sequence[tuple[int, int]]]
 """Sizes of every pool in pieces, from 1 to its most."""
-
-
-class FixedSizes(NamedTuple):
-    """Sizes that a program takes as given."""
-
-    n_instances: tuple[int, ...]
-    """Of every pool."""
-    ports: tuple[tuple[int, ...], ...]
-    """Of every tier of every link."""
 
 
 class SizeLimit(NamedTuple):
@@ -75,7 +67,7 @@ class ProgramSpec:
     """Arcs that may be used; None: all."""
     least_scale: float | None = None
     """Scale of the demand to be served at least, where cost is the objective; None: what the scenario asks for."""
-    fixed: FixedSizes | None = None
+    fixed: Sizing | None = None
     """Instances and ports that are given; None: they are chosen."""
     shares_lateness: bool = False
     """Whether the pools of a class share its late requests, so that the optimum bounds every division of them. Else

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 Terms = Iterable[tuple[int, float]]
 INTEGRALITY_TOLERANCE = 1e-6
+HEURISTICS = (
+    "mip_heuristic_run_feasibility_jump",
+    "mip_heuristic_run_rins",
+    "mip_heuristic_run_rens",
+    "mip_allow_restart",
+)
+"""What takes longer than it saves"""
+FEW_COLUMNS = 600
+"""in programs of fewer columns: their first points are found sooner without."""
 MANY_COLUMNS = 5_000
 """From here on interior points, with crossover, are faster than the simplex method on programs without integers."""
 
@@ -214,6 +223,8 @@ class Rows:
         solver.setOptionValue("mip_feasibility_tolerance", INTEGRALITY_TOLERANCE)
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("random_seed", 0)
+        for option in HEURISTICS if len(self.costs) < FEW_COLUMNS else ():
+            solver.setOptionValue(option, False)
         if not any(integers) and len(self.costs) > MANY_COLUMNS:
             solver.setOptionValue("solver", "ipm")
         solver.passModel(self._program(integers))

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.network.cells import Cell, Cells, mix_of
 from planner.optimizer.network.completion import evaluated_plan, use_outside_program
 from planner.optimizer.network.decomposed_search import decomposed_search, improve_by_ruin_and_recreate
@@ -40,6 +39,7 @@ from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.single_route import at_best_threshold, has_one_route
+from planner.optimizer.sized import Sizing
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.optimizer.time_limit import nothing_found
 from planner.ties import first_largest

@@ -8,9 +8,9 @@ from planner.errors import InputError, Problem
 from planner.optimizer import Problem as Question
 from planner.optimizer import Solution, explained, planning_problem, solved
 from planner.optimizer.capacity import exact_loads
-from planner.optimizer.formulation import Sizing
 from planner.optimizer.routed_capacity import highest_rate
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
+from planner.optimizer.sized import Sizing
 from planner.optimizer.time_limit import TimeLimit
 from planner.results import Case, Plan
 from planner.results.explorer import Explorer, Place, Tables
