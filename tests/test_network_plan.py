@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import baselines as rivals
-from planner.optimizer import decided, optimize, optimized, planning_problem, sketched
+from planner.optimizer import decided, optimize, optimized, planning_problem, searched, sketched
 from planner.optimizer.network import search
 from planner.optimizer.network.cells import point
 from planner.optimizer.network.loads import NetworkLoads
@@ -333,3 +334,21 @@ def test_polishing_takes_out_what_no_period_needs_and_forgets_what_broke_on_the_
     assert state.best.objective <= found.objective * (1 + 1e-9)
     assert classes_missing_slo(problem, state.best.operations, state.best.ports) == []
     assert state.slo_factors == [1.0] * len(problem.classes)
+
+
+@pytest.mark.parametrize("promise", [{}, {"slo": {"ttft_s": 6.0}}], ids=["capacity", "promise"])
+@pytest.mark.parametrize("objective", ["min-cost", "max-throughput"])
+def test_a_day_of_one_stream_costs_what_its_busiest_hours_do(objective: str, promise: dict[str, Any]) -> None:
+    """Where use costs nothing; and its rate is in proportion to that of these hours."""
+    factors = np.random.default_rng(38).uniform(0.1, 1.0, 3).tolist()
+    day = {f"p{i}": {"hours": 1.0 + i, "demand": factor} for i, factor in enumerate(factors)}
+    asked = {"objective": objective, "demand_req_per_s": 2.0, **promise}
+    whole, peak = (
+        searched(planning_problem(small_with(changes)), 60.0)
+        for changes in ({**asked, "periods": day}, {**asked, "demand_req_per_s": 2.0 * max(factors)})
+    )
+    assert whole is not None
+    assert peak is not None
+    assert whole.objective == pytest.approx(peak.objective, rel=1e-6)
+    assert [one.n_instances for one in whole.operations] == [peak.operations[0].n_instances] * 3
+    assert whole.gap == pytest.approx(peak.gap, abs=1e-6)

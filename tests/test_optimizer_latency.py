@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from planner.optimizer import Problem, planning_problem, searched
 from planner.optimizer.delays import admission_wait
 from planner.optimizer.evaluation import evaluation_at
-from planner.optimizer.routed_capacity import Operating, pool_utilization
+from planner.optimizer.routed_capacity import Operating
 from planner.optimizer.single_route import RoutedSolution
 from planner.results import Latency
 from tests.builders import (
@@ -159,8 +159,9 @@ def test_one_prefill_instance_waits_as_pollaczek_and_khinchine_say() -> None:
 @pytest.mark.parametrize("changes", [{}, {"capacity_rule": "mean-length"}])
 def test_loaded_ttft_is_unknown_where_a_pool_is_saturated(changes: dict[str, Any]) -> None:
     problem, solution = solved(changes)
-    latency = fleet_of(problem, solution).latency
-    assert max(pool_utilization(problem, solution.sizing, solution.loads, solution.highest)) == pytest.approx(1)
+    fleet = fleet_of(problem, solution)
+    latency = fleet.latency
+    assert max(pool.utilization for pool in fleet.pools) == pytest.approx(1)
     assert [getattr(latency, name) for name in LOADED] == [None] * 4
     assert latency.ttft_unloaded_mean_s is not None
 
@@ -192,7 +193,7 @@ def test_work_that_streams_bring_is_the_utilisation_of_their_pool(seed: int, loa
     (period,) = evaluation_of(problem, solution, operating).evaluated
     streams = [(flow.arc.pool, flow.req_per_s * kinds.fraction, kinds) for flow, kinds in period.kinds]
     assert sum(rate for _, rate, _ in streams) == pytest.approx(operating.rate)
-    utilization = pool_utilization(problem, solution.sizing, solution.loads, operating)
+    utilization = [pool.utilization for pool in evaluation_of(problem, solution, operating).fleet()["pools"]]
     for i, pool in enumerate(problem.pools):
         if pool.role == "prefill" and solution.sizing.n_instances[i]:
             busy = sum(rate * float(kinds.service_s @ kinds.weights) for p, rate, kinds in streams if p == i)

@@ -11,7 +11,6 @@ from planner.optimizer.routed_capacity import (
     busy_usd_per_hour,
     highest_rate,
     link_mean_bytes_per_s,
-    pool_utilization,
     rate_limits,
     rent_usd_per_hour,
     spend_of,
@@ -61,12 +60,9 @@ def test_a_pool_or_a_link_allows_the_rate_at_which_it_is_full_and_the_least_is_t
     assert highest_rate(narrow, sizing, [of_narrow]).rate == pytest.approx(0.1e9 / 8 / sent_bytes(narrow))
 
 
-def test_at_a_rate_pools_and_links_are_busy_with_that_part_of_it() -> None:
-    problem, sizing, loads = of()
+def test_at_a_rate_links_carry_that_part_of_it() -> None:
+    problem, _, loads = of()
     at = Operating(RATE, (RATE,))
-    busy = [RATE * s / n for s, n in zip(work_s(problem), SIZES, strict=True)]
-    assert pool_utilization(problem, sizing, [loads], at) == pytest.approx(busy)
-    assert pool_utilization(problem, Sizing((0, 3, 4), PORTS), [loads], at)[0] == 0.0
     assert link_mean_bytes_per_s(problem, [loads], at) == pytest.approx([RATE * sent_bytes(problem)])
     assert traffic_usd_per_hour(problem, [loads], at) == pytest.approx(0.02 * 3600 * RATE * sent_bytes(problem) / 1e9)
 

@@ -17,7 +17,7 @@ from planner.optimizer.time_limit import TimeLimit, wall_notes
 from planner.work_clock import LEAST_WALL_S, LOOK_S, SLOWEST, spend, wall_limit, work_s
 from tests.builders import TWO_PERIODS, small_with
 
-LIMIT_S = 0.4
+LIMIT_S = 0.6
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def _clock_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def problem() -> Problem:
     """A day that no search within LIMIT_S finishes."""
-    return planning_problem(small_with(TWO_PERIODS))
+    return planning_problem(small_with({**TWO_PERIODS, "links.wan.usd_per_gb": 0.02, "slo": {"ttft_s": 6.0}}))
 
 
 def wall(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:

@@ -28,11 +28,6 @@ SATURATED = 1 - 1e-9
 ROUNDING = 1e-9
 
 
-def arrival_scvs(problem: Problem) -> tuple[float, ...]:
-    """Squared coefficient of variation of the gaps between arrivals of each class [fraction]."""
-    return tuple(c.arrival_scv for c in problem.classes)
-
-
 def link_bytes_per_s(problem: Problem, sizing: Sizing, link: int) -> float:
     """Bandwidth of the ports of a link [B/s]."""
     return bytes_per_s(problem.links[link].gbps(sizing.n_ports[link]))
@@ -240,17 +235,6 @@ def stretched(
     place = np.repeat(np.arange(len(service_s), dtype=np.intp), len(weights))
     after_s = np.maximum(left_s[:, np.newaxis], late_s).ravel()
     return place, np.asarray(after_s), np.tile(weights, len(service_s))
-
-
-def decode_step_s(problem: Problem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> float | None:
-    """Mean time per output token of a decode pool [s]; None where it decodes nothing."""
-    point = problem.pools[pool].rates.decode
-    used = [(r, rate) for r, rate in zip(problem.routes, route_rates, strict=True) if r.decode == pool]
-    total = sum(rate for _, rate in used)
-    if point is None or total <= 0:
-        return None
-    tokens = sum(rate * problem.classes[r.request_class].mix.mean_output_tokens for r, rate in used) / total
-    return loaded_step_s(point, total, tokens, sizing.n_instances[pool])
 
 
 def loaded_step_s(point: DecodePoint, req_per_s: float, output_tokens: float, n_instances: int) -> float:

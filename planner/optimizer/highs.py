@@ -25,6 +25,8 @@ STEP_S, STEP_TERM_S = 5e-4, 1.3e-7
 their sum within a tenth, most runs within a third."""
 USUAL_STEP_S, USUAL_STEP_TERM_S = 1e-3, 5.5e-7
 """What a step takes with the iterations that it usually has [s]."""
+FEW_COLUMNS, FEW_FACTOR = 600, 0.33
+"""In programs of fewer columns, which run without heuristics, all of that takes so much of it."""
 LEAST_STEPS = 1
 
 
@@ -41,7 +43,9 @@ def run_within(solver: highspy.Highs, limit_s: float, is_integer: bool) -> None:
     """
     n_terms = max(solver.getNumNz(), 1)
     if is_integer:
-        most, taken = max(int(limit_s / (USUAL_STEP_S + USUAL_STEP_TERM_S * n_terms)), LEAST_STEPS), 0
+        factor = FEW_FACTOR if solver.getNumCol() < FEW_COLUMNS else 1.0
+        usual_s = factor * (USUAL_STEP_S + USUAL_STEP_TERM_S * n_terms)
+        most, taken = max(int(limit_s / usual_s), LEAST_STEPS), 0
 
         def count(event: HighsCallbackEvent) -> None:
             nonlocal taken
@@ -54,7 +58,7 @@ def run_within(solver: highspy.Highs, limit_s: float, is_integer: bool) -> None:
         solver.cbMipInterrupt.unsubscribe(count)
         pivots = max(solver.getInfo().simplex_iteration_count, 0)
         pivot_s, step_s = INTEGER_PIVOT_S + INTEGER_PIVOT_TERM_S * n_terms, STEP_S + STEP_TERM_S * n_terms
-        spend(INTEGER_S + pivot_s * pivots + step_s * taken)
+        spend(factor * (INTEGER_S + pivot_s * pivots + step_s * taken))
         return
     pivot_s = PIVOT_S + PIVOT_TERM_S * n_terms
     solver.setOptionValue("simplex_iteration_limit", _steps(limit_s / pivot_s))

@@ -105,16 +105,6 @@ def highest_rate(problem: Problem, sizing: Sizing, loads: Sequence[Loads]) -> Op
     return Operating(rate, (rate,))
 
 
-def pool_utilization(
-    problem: Problem, sizing: Sizing, loads: Sequence[Loads], operating: Operating
-) -> tuple[float, ...]:
-    """Work that arrives per second over the instances, for every pool [-]."""
-    return tuple(
-        _fraction(_weighted(operating, pool_work_s(problem, loads, i)), sizing.n_instances[i])
-        for i in range(len(problem.pools))
-    )
-
-
 def link_mean_bytes_per_s(problem: Problem, loads: Sequence[Loads], operating: Operating) -> tuple[float, ...]:
     """Mean traffic on every link [B/s]."""
     return tuple(_weighted(operating, link_bytes(problem, loads, i)) for i in range(len(problem.links)))
@@ -122,10 +112,6 @@ def link_mean_bytes_per_s(problem: Problem, loads: Sequence[Loads], operating: O
 
 def _weighted(operating: Operating, per_request: Sequence[Array]) -> float:
     return sum(rate * float(x[0]) for rate, x in zip(operating.route_rates, per_request, strict=True))
-
-
-def _fraction(used: float, available: float) -> float:
-    return used / available if available else 0.0
 
 
 def rent_usd_per_hour(problem: Problem, sizing: Sizing) -> Iterator[tuple[str, float | None]]:

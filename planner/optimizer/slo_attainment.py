@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import first_intervals
-from planner.optimizer.delays import Asked, admission_wait, arrival_scvs, link_bytes_per_s, places_waits, stretched
+from planner.optimizer.delays import Asked, admission_wait, link_bytes_per_s, places_waits, stretched
 from planner.optimizer.fleet_streams import FleetStreams, Stream
 from planner.optimizer.known_late import Late, Queue
 from planner.optimizer.problem import Part, Problem
@@ -242,7 +242,7 @@ class FleetUnderSlo:
         senders = [replace(s.sender, req_per_s=req_per_s * s.share_fraction) for s in mine if s.sender]
         n_layers = [self.problem.pools[stream.pool].rates.n_layers or 1 for stream in mine]
         share = sum(stream.share_fraction for stream in mine)
-        return link_stretch(senders, n_layers, split_scv(arrival_scvs(self.problem)[0], min(share, 1.0)))
+        return link_stretch(senders, n_layers, split_scv(self.problem.classes[0].arrival_scv, min(share, 1.0)))
 
     def _admission(self, req_per_s: float) -> Wait | None:
         """The wait for a place in the decode batches; None without steady state."""
@@ -258,7 +258,7 @@ class FleetUnderSlo:
         if n == 0 or rate * service.mean_s >= n * SATURATED or not isfinite(stretch.mean):
             return None
         spend(PATH_S)
-        wait = gigc_wait(n, rate, service, split_scv(arrival_scvs(self.problem)[0], stream.share_fraction))
+        wait = gigc_wait(n, rate, service, split_scv(self.problem.classes[0].arrival_scv, stream.share_fraction))
         path = stream.unhindered
         if stream.link is not None and not stretch.is_alone:
             path = self._stretched(stream.pool, stream.link, stream.chosen, stretch)

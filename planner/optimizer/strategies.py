@@ -1,5 +1,6 @@
 """How a problem is searched: by routes where few say all, else as a network; the answer is of one type."""
 
+from contextlib import suppress
 from dataclasses import replace
 from math import inf, sqrt
 
@@ -8,7 +9,7 @@ import numpy as np
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.layout_candidates import N_KINDS
-from planner.optimizer.network.period_operation import PeriodOperation
+from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Demand, Problem
 from planner.optimizer.resolution import widened
@@ -73,13 +74,46 @@ def searched(
         return None
     deadline = work_s() + time_limit_s
     with wall_limit(time_limit_s):
+        peak = _busiest_period(problem)
+        with suppress(UndecidedError):
+            found = None if peak is None else searched(peak, time_limit_s, gap, laxer, most_sizings)
+            whole = None if peak is None or found is None else _in_every_period(problem, peak, found)
+            if peak is not None and (found is None or whole is not None):
+                return whole
         wider = _wider(problem)
         if wider is not None and problem.is_routed:  # to which wide limits make no difference
             return _searched(wider, time_limit_s, gap, laxer, most_sizings)
-        found = _searched(problem, time_limit_s, gap, laxer, most_sizings)
+        found = _searched(problem, max(deadline - work_s(), LEAST_TIME_S), gap, laxer, most_sizings)
         if wider is not None and _is_bound(problem, wider, found):
             found = _searched(wider, max(deadline - work_s(), LEAST_TIME_S), gap, laxer, most_sizings)
     return found
+
+
+def _busiest_period(problem: Problem) -> Problem | None:
+    """The problem of the busiest period, where what serves that serves all: of one stream whose use costs nothing.
+
+    None where there is one period, or another may ask for something else.
+    """
+    is_same = len(problem.streams) == len(problem.demands) == 1 and not problem.has_sizes_by_period
+    if len(problem.periods) == 1 or not is_same or problem.charges_use or problem.scenario.spare.survive:
+        return None
+    (demand,) = problem.demands
+    p = demand.req_per_s.index(max(demand.req_per_s))
+    only = demand._replace(req_per_s=(demand.req_per_s[p],))
+    return replace(problem, periods=(problem.periods[p],), demands=(only,))
+
+
+def _in_every_period(problem: Problem, peak: Problem, found: Solution) -> Solution | None:
+    """A plan of the busiest period in all of them, at the same threshold; None where another breaks its promise."""
+    (one,), (most,) = found.operations, peak.demands[0].req_per_s
+    rates = problem.demands[0].req_per_s
+    operations = tuple(one.scaled_to(p, [rate / most]) for p, rate in enumerate(rates))
+    others = [operation for operation, rate in zip(operations, rates, strict=True) if rate < most]
+    if classes_missing_slo(problem, others, found.ports):
+        return None
+    part = problem.mean_req_per_s / peak.mean_req_per_s
+    highest, goodput = (x and x * part for x in (found.highest_req_per_s, found.goodput_req_per_s))
+    return replace(found, operations=operations, highest_req_per_s=highest, goodput_req_per_s=goodput, routed=None)
 
 
 def _wider(problem: Problem) -> Problem | None:

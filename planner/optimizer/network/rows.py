@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.highs import is_out_of_steps, run_within
+from planner.optimizer.highs import FEW_COLUMNS, is_out_of_steps, run_within
 from planner.optimizer.time_limit import nothing_found
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ HEURISTICS = (
     "mip_heuristic_run_rens",
     "mip_allow_restart",
 )
-"""What takes longer than it saves"""
-FEW_COLUMNS = 600
-"""in programs of fewer columns: their first points are found sooner without."""
+"""What takes longer than it saves in programs of few columns: their first points are found sooner without."""
 MANY_COLUMNS = 5_000
 """From here on interior points, with crossover, are faster than the simplex method on programs without integers."""
 
