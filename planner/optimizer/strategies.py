@@ -1,4 +1,4 @@
-"""How a problem is searched: by routes where few say all, else as a network; the answer is of one type."""
+"""How a problem is searched: one route under a promise by sizes in order, all else as a network; one type of answer."""
 
 from contextlib import suppress
 from dataclasses import replace
