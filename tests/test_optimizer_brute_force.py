@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from planner.optimizer import Problem, exhaustive_search, searched
 from planner.optimizer.routed_capacity import spend_of
-from planner.optimizer.single_route import PLAIN_GAP
+from planner.optimizer.single_route import CAPACITY_GAP
 from tests.builders import FAST, HOME, Draw, problem_of, search
 
 N_FAST, N_SLOW, BATCH = 320, 1000, 40
@@ -37,10 +37,10 @@ def hold_against_enumeration(problem: Problem) -> float:
         assert tried.rate == 0
         return 0.0
     assert tried.rate <= found.bound * (1 + TOLERANCE)
-    assert found.highest.rate >= tried.rate * (1 - PLAIN_GAP)
+    assert found.highest.rate >= tried.rate * (1 - CAPACITY_GAP)
     assert found.highest.rate <= found.bound * (1 + TOLERANCE)
     if problem.classes[0].mix.is_discrete:
-        assert found.highest.rate == pytest.approx(tried.rate, rel=PLAIN_GAP)
+        assert found.highest.rate == pytest.approx(tried.rate, rel=CAPACITY_GAP)
     return found.gap
 
 

@@ -17,7 +17,7 @@ from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.sized import Sizing
 from planner.roofline import DecodePoint
 from planner.scenario import Scenario
-from tests.builders import FAST, GPUS, HOME, Draw, in_classes, problem_of, routed_search, small_with
+from tests.builders import FAST, GPUS, HOME, Draw, in_classes, problem_of, routed_search, sketch, small_with
 
 SEEDS = st.integers(0, 10_000)
 SLACK = 2e-4
@@ -121,7 +121,7 @@ def test_free_routing_is_never_below_the_plan(seed: int) -> None:
     problem = problem_of(question(seed, capacity_rule="expected-work"))
     plan = routed_search(problem)
     if plan is not None:
-        free = free_routing(problem, solution_of_routes(problem, plan))
+        free = free_routing(problem, solution_of_routes(problem, plan), plan.highest.rate)
         assert free is not None
         assert free.max_throughput_req_per_s >= plan.highest.rate * (1 - 1e-6)
         assert free.gain == pytest.approx(free.max_throughput_req_per_s / plan.highest.rate - 1)
@@ -132,14 +132,25 @@ def test_free_routing_keeps_up_with_a_threshold_on_any_length_of_a_discrete_mix(
     lengths = {"kind": "empirical", "tokens": [1000, 4000, 9000]}
     problem = problem_of({"workload.lengths": lengths, "routing.threshold_tokens": threshold})
     plan = found(problem)
-    free = free_routing(problem, solution_of_routes(problem, plan))
+    free = free_routing(problem, solution_of_routes(problem, plan), plan.highest.rate)
     assert free is not None
     assert free.max_throughput_req_per_s >= plan.highest.rate * (1 - 1e-9)
 
 
+def test_free_routing_of_several_classes_is_never_below_their_plan() -> None:
+    output = {"kind": "constant", "tokens": 500}
+    parts = {
+        "chat": (0.8, {"lengths": {"kind": "empirical", "tokens": [900, 4000]}, "output_lengths": output}),
+        "files": (0.2, {"lengths": {"kind": "constant", "tokens": 20_000}, "output_lengths": output}),
+    }
+    free = sketch(in_classes(parts, {})).free_routing
+    assert free is not None
+    assert free.gain >= 0
+
+
 def test_free_routing_has_no_answer_for_capacities_at_the_mean_length() -> None:
     problem = problem_of({"capacity_rule": "mean-length"})
-    assert free_routing(problem, solution_of_routes(problem, found(problem))) is None
+    assert free_routing(problem, solution_of_routes(problem, found(problem)), 1.0) is None
 
 
 def test_free_routing_gains_nothing_where_one_threshold_is_the_best_policy() -> None:
@@ -151,7 +162,7 @@ def test_free_routing_gains_nothing_where_one_threshold_is_the_best_policy() -> 
             "pools.near.n_instances": 0,
         }
     )
-    free = free_routing(problem, solution_of_routes(problem, found(problem)))
+    free = free_routing(problem, solution_of_routes(problem, found(problem)), 1.0)
     assert free is not None
     assert free.gain == pytest.approx(0.0, abs=1e-6)
 

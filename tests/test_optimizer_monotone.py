@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import planning_problem
 from planner.optimizer.network.search import network_search
-from planner.optimizer.single_route import PLAIN_GAP as GAP_TARGET
+from planner.optimizer.single_route import CAPACITY_GAP as GAP_TARGET
 from planner.optimizer.single_route import SLO_GAP as GOODPUT_GAP
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, Draw, search, small_with

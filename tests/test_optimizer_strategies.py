@@ -6,10 +6,9 @@ from planner.optimizer.capacity import exact_loads
 from planner.optimizer.network.cells import point
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.routed_capacity import highest_rate
-from planner.optimizer.single_route import PLAIN_GAP as CAPACITY_GAP
+from planner.optimizer.single_route import CAPACITY_GAP, RoutedSolution, solution_of_routes
 from planner.optimizer.single_route import SLO_GAP as GOODPUT_GAP
 from planner.optimizer.single_route import SLO_GAP as LEAST_TTFT_GAP
-from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.sized import Sizing
 from tests.builders import problem_of
 

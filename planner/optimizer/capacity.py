@@ -99,12 +99,9 @@ def _long_loads(problem: Problem, route: Route, mix: RequestMix, low: Array, hig
         return np.zeros_like(low), np.zeros_like(low)
     rates, rule = problem.pools[route.long].rates, problem.scenario.capacity_rule
     holds = route.long_link is not None and problem.links[route.long_link].destination_holds_prefix
-    work_s, sent = (
-        long_work_s(rule, rates.prefill, mix, low, high),
-        long_bytes(rule, rates.kv_bytes, mix, (low, high), holds),
-    )
+    work_s = long_work_s(rule, rates.prefill, mix, low, high)
     is_any = mix.long_fraction(high) > ROUNDING_OF_SUMS
-    return work_s * is_any, sent * is_any
+    return work_s * is_any, long_bytes(rule, rates.kv_bytes, mix, (low, high), holds) * is_any
 
 
 def _short_loads(problem: Problem, route: Route, mix: RequestMix, low: Array) -> tuple[Array, Array]:

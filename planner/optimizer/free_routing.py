@@ -44,7 +44,7 @@ class Terms:
     sent: dict[int, list[pulp.LpAffineExpression]] = field(default_factory=lambda: defaultdict(list))
 
 
-def free_routing(problem: Problem, solution: Solution) -> FreeRouting | None:
+def free_routing(problem: Problem, solution: Solution, highest_req_per_s: float) -> FreeRouting | None:
     """The per-bin routing LP at the sizes of a solution.
 
     Equation:
@@ -53,6 +53,7 @@ def free_routing(problem: Problem, solution: Solution) -> FreeRouting | None:
     Args:
         problem: the resolved scenario.
         solution: sizes and thresholds; its thresholds are bin edges, so the LP is never below it.
+        highest_req_per_s: the most that it serves [req/s].
 
     Returns:
         The LP's rate and its gain; None under `mean-length`, whose pools have no work per bin.
@@ -81,9 +82,7 @@ def free_routing(problem: Problem, solution: Solution) -> FreeRouting | None:
     if lp.sol_status != pulp.LpSolutionOptimal:
         return None
     best, routed = float(rate.value()), solution.routed
-    base = solution.highest_req_per_s if routed is None else most_of_sizes(problem, routed.sizing, routed)
-    if not base:
-        return None
+    base = highest_req_per_s if routed is None else most_of_sizes(problem, routed.sizing, routed)
     return FreeRouting(max_throughput_req_per_s=max(best, base), gain=max(best / base - 1, 0.0), n_bins=N_BINS)
 
 

@@ -288,7 +288,7 @@ def _plan(
     scenario, routed = problem.scenario, solution.routed
     fields = answer.fleet()
     fleet = Fleet(**fields)
-    is_about_capacity = problem.is_routed and problem.is_plain
+    is_about_capacity = problem.is_routed and problem.is_capacity_only
     return Plan(
         **fields,
         scenario=scenario.name,
@@ -306,7 +306,7 @@ def _plan(
         schedule=schedule_of(problem, solution),
         survives=tuple(f"{loss.kind}:{loss.name}" for loss in problem.losses()),
         baselines=others,
-        free_routing=free_routing(problem, solution) if is_about_capacity else None,
+        free_routing=free_routing(problem, solution, answer.highest_req_per_s) if is_about_capacity else None,
         sweep=None if routed is None else sweep(problem, routed),
         notes=(*_notes(problem, solution, fleet), *missing),
     )

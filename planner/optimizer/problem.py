@@ -54,6 +54,11 @@ class PoolSpec:
         return self.stated_max_instances == 0
 
     @property
+    def takes_short(self) -> bool:
+        """Whether short prompts go there: a stated ratio of prefill to decode counts such pools."""
+        return "short" in self.parts
+
+    @property
     def is_prefill(self) -> bool:
         """Whether it prefills."""
         return bool(self.parts)
@@ -369,7 +374,7 @@ class Problem:
 
         The latter where `is_routed` and capacity alone decides.
         """
-        if not (self.is_plain and self.is_routed):
+        if not (self.is_capacity_only and self.is_routed):
             return (1,) * len(self.groups)
         return tuple(self._n_ways(members[0]) if len(members) == 1 else 1 for members in self.groups)
 
@@ -378,7 +383,7 @@ class Problem:
         return prod(max(len({self.pools[i].key for i in some}), 1) for some in pools)
 
     @property
-    def is_plain(self) -> bool:
+    def is_capacity_only(self) -> bool:
         """Whether capacity alone settles one period: nothing is promised of TTFT, and nothing may be lost."""
         is_alone = len(self.periods) == 1 and not self.scenario.spare.survive
         return is_alone and not self.is_min_ttft and not any(c.ttft_s is not None for c in self.classes)

@@ -344,16 +344,11 @@ def most_of_use(problem: Problem, index: int) -> int:
     """Instances of a pool beyond which no more are of use for the demand, or for a stated ratio to other pools."""
     needed = [max(most_for_demand(problem, i), pool.min_instances) for i, pool in enumerate(problem.pools)]
     pool, ratio = problem.pools[index], problem.ratio
-    if ratio is None or not (_is_counted(pool) or pool.role == "decode"):
+    if ratio is None or not (pool.takes_short or pool.role == "decode"):
         return needed[index]
-    short = sum(n for n, other in zip(needed, problem.pools, strict=True) if _is_counted(other))
+    short = sum(n for n, other in zip(needed, problem.pools, strict=True) if other.takes_short)
     decode = sum(n for n, other in zip(needed, problem.pools, strict=True) if other.role == "decode")
     return min(ceil(max(short / ratio[0], decode / ratio[1])) * ratio[pool.role == "decode"], LARGEST_POOL)
-
-
-def _is_counted(pool: PoolSpec) -> bool:
-    """Whether a ratio of prefill to decode is about a pool: short prompts go there."""
-    return "short" in pool.parts
 
 
 def most_for_demand(problem: Problem, index: int) -> int:

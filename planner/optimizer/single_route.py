@@ -16,7 +16,7 @@ from planner.optimizer.solution import Solution, unit_of
 from planner.optimizer.work import ROUNDING_OF_SUMS
 from planner.ties import first_largest
 
-PLAIN_GAP, PLAIN_TARGET = 1e-5, 1e-4
+CAPACITY_GAP, CAPACITY_TARGET = 1e-5, 1e-4
 """Gap at which a search by capacity alone stops in one period, and one that counts as none there,"""
 SLO_GAP, ROUNDING = 1e-3, 1.01
 """and the gap of goodput and of the least TTFT, with its rounding."""
@@ -161,7 +161,7 @@ def solution_of_routes(problem: Problem, routed: RoutedSolution) -> Solution:
 
 def _target(problem: Problem, routed: RoutedSolution) -> float:
     """Gap that counts as none: goodput and TTFT are proven less closely than capacity."""
-    return PLAIN_TARGET if routed.goodput is None and not problem.is_min_ttft else ROUNDING * SLO_GAP
+    return CAPACITY_TARGET if routed.goodput is None and not problem.is_min_ttft else ROUNDING * SLO_GAP
 
 
 def _flows(problem: Problem, routed: RoutedSolution) -> tuple[Flow, ...]:

@@ -29,10 +29,8 @@ def is_within_limits(problem: Problem, n_instances: Sequence[int]) -> bool:
         sum(n_instances[i] * pools[i].n_accelerators for i in v.pools) <= v.n_accelerators for v in problem.inventories
     )
     rent = sum(n * (pool.usd_per_hour or 0.0) for n, pool in zip(n_instances, pools, strict=True))
-    prefill, decode = (
-        sum(n for n, pool in zip(n_instances, pools, strict=True) if kind in (pool.prompts, pool.role))
-        for kind in ("short", "decode")
-    )
+    sizes = list(zip(n_instances, pools, strict=True))
+    prefill, decode = sum(n for n, pool in sizes if pool.takes_short), sum(n for n, p in sizes if p.role == "decode")
     balanced = ratio is None or prefill * ratio[1] == decode * ratio[0]
     return stocked and balanced and (budget is None or rent <= budget + 1e-9)
 

@@ -15,8 +15,8 @@ from planner.optimizer.problem import Demand, Problem
 from planner.optimizer.resolution import widened
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.single_route import (
-    PLAIN_GAP,
-    PLAIN_TARGET,
+    CAPACITY_GAP,
+    CAPACITY_TARGET,
     at_best_threshold,
     has_one_route,
     solution_of_routes,
@@ -138,12 +138,12 @@ def _searched(
     problem: Problem, time_limit_s: float, gap: float, laxer: Solution | None, most_sizings: int
 ) -> Solution | None:
     """The same of a problem that nothing excludes at once."""
-    if problem.is_routed and not problem.is_plain:
+    if problem.is_routed and not problem.is_capacity_only:
         routed = routed_search(problem, time_limit_s, most_sizings)
         return None if routed is None else solution_of_routes(problem, routed)
-    if problem.is_plain:
-        found = _found_in_network(problem, time_limit_s, gap if gap > GAP_TARGET else PLAIN_GAP, laxer)
-        return found and _at_highest_rate(problem, replace(found, target=PLAIN_TARGET), time_limit_s)
+    if problem.is_capacity_only:
+        found = _found_in_network(problem, time_limit_s, gap if gap > GAP_TARGET else CAPACITY_GAP, laxer)
+        return found and _at_highest_rate(problem, replace(found, target=CAPACITY_TARGET), time_limit_s)
     return _found_in_network(problem, time_limit_s, gap, laxer)
 
 
@@ -235,9 +235,9 @@ def _faster(problem: Problem, found: Solution, deadline: float) -> Solution:
 
 def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: float) -> Solution:
     """Among plans as fast as one that was found, the cheapest that is found until a deadline."""
-    tolerance = CLOSE_TOLERANCE if problem.is_plain else RATE_TOLERANCE
+    tolerance = CLOSE_TOLERANCE if problem.is_capacity_only else RATE_TOLERANCE
     scale, left_s = found.scale * (1 - tolerance), deadline - work_s()
-    if not (problem.is_priced or problem.is_plain) or left_s <= 0:
+    if not (problem.is_priced or problem.is_capacity_only) or left_s <= 0:
         return found
     asked, usd = problem.demanding(scale * problem.mean_req_per_s, "min-cost"), _usd_per_hour(problem, found)
     known = replace(found.at(1 - tolerance), scale=1.0, objective=usd)

@@ -69,7 +69,7 @@ def phases() -> None:
         "planned_at (latency, cost)": lambda: planned_at(problem, solution),
         "baselines": lambda: baselines(problem, fleet, 60.0),
         "bottlenecks": lambda: bottlenecks(problem, routed),
-        "free_routing": lambda: free_routing(problem, solution),
+        "free_routing": lambda: free_routing(problem, solution, routed.highest.rate),
         "sweep": lambda: sweep(problem, routed),
     }
     for what, work in steps.items():

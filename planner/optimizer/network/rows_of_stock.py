@@ -108,7 +108,7 @@ def keep_prefill_to_decode(program: MixedIntegerProgram) -> None:
     for h in sorted({h for _, h in program.instances}):
         terms = []
         for i, pool in enumerate(program.problem.pools):
-            factor = b * ("short" in pool.parts) if pool.is_prefill else -a
+            factor = b * pool.takes_short if pool.is_prefill else -a
             terms += [(n, float(factor)) for n in sizes_of(program, i, h) if factor]
         program.shared_rows.append(program.rows.row(f"keep_prefill_to_decode_{h}", terms, 0, 0))
 

@@ -247,7 +247,7 @@ def _plans_from_relaxation(
 
     Where closed forms say what sizes serve, the plan of the chosen sizes does.
     """
-    if state.problem.is_plain and has_one_route(state.problem) and not state.problem.charges_use:
+    if state.problem.is_capacity_only and has_one_route(state.problem) and not state.problem.charges_use:
         _plan_of_sizes(state, program, found)
         if state.best is not None:
             return
