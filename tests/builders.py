@@ -9,7 +9,6 @@ import numpy as np
 
 from planner.optimizer import Problem, Solution, planned_at, planning_problem, searched, sketched, solved
 from planner.optimizer.evaluation import Evaluation
-from planner.optimizer.routed_capacity import Operating
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.solution import unit_of
 from planner.results import Fleet, Plan
@@ -286,10 +285,10 @@ def routed_search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolutio
 
 
 def fleet_of(problem: Problem, routed: RoutedSolution) -> Fleet:
-    """The fleet of sizes, thresholds and rates by route, at the rate that the plan is for."""
+    """The fleet of a plan of one route, at the rate that the plan is for."""
     return planned_at(problem, solution_of_routes(problem, routed))
 
 
-def evaluation_of(problem: Problem, routed: RoutedSolution, operating: Operating) -> Evaluation:
-    """Sizes and thresholds by route at a rate."""
-    return Evaluation(problem, solution_of_routes(problem, replace(routed, operating=operating)))
+def evaluation_of(problem: Problem, routed: RoutedSolution, req_per_s: float) -> Evaluation:
+    """A plan of one route at a rate."""
+    return Evaluation(problem, solution_of_routes(problem, replace(routed, req_per_s=req_per_s)))

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.optimizer import Problem, exhaustive_search, searched
+from planner.optimizer import Problem, searched
+from planner.optimizer.capacity import exact_loads
 from planner.optimizer.routed_capacity import spend_of
 from planner.optimizer.single_route import CAPACITY_GAP
 from tests.builders import FAST, HOME, Draw, problem_of, search
+from tests.exhaustive_search import exhaustive_search
 
 N_FAST, N_SLOW, BATCH = 320, 1000, 40
 TOLERANCE = 1e-6
@@ -37,10 +39,10 @@ def hold_against_enumeration(problem: Problem) -> float:
         assert tried.rate == 0
         return 0.0
     assert tried.rate <= found.bound * (1 + TOLERANCE)
-    assert found.highest.rate >= tried.rate * (1 - CAPACITY_GAP)
-    assert found.highest.rate <= found.bound * (1 + TOLERANCE)
+    assert found.highest_req_per_s >= tried.rate * (1 - CAPACITY_GAP)
+    assert found.highest_req_per_s <= found.bound * (1 + TOLERANCE)
     if problem.classes[0].mix.is_discrete:
-        assert found.highest.rate == pytest.approx(tried.rate, rel=CAPACITY_GAP)
+        assert found.highest_req_per_s == pytest.approx(tried.rate, rel=CAPACITY_GAP)
     return found.gap
 
 
@@ -201,7 +203,7 @@ def cheapest_by_hand(problem: Problem, demand: float) -> float:
 def test_both_searches_agree_with_equations_written_out_by_hand(seed: int) -> None:
     problem = random_problem(20_000 + seed, "constant", "empirical")
     best, found = highest_by_hand(problem), search(problem)
-    assert (found.highest.rate if found else 0.0) == pytest.approx(best, rel=TOLERANCE)
+    assert (found.highest_req_per_s if found else 0.0) == pytest.approx(best, rel=TOLERANCE)
     assert exhaustive_search(problem).rate == pytest.approx(best, rel=TOLERANCE)
 
 
@@ -239,7 +241,9 @@ def test_among_plans_as_fast_as_the_best_the_cheapest_is_given(first: int) -> No
         found = search(problem)
         if found is not None:
             n_plans += 1
-            spent = spend_of(problem, found.sizing, found.loads, found.highest)
+            spent = spend_of(
+                problem, found.sizing, exact_loads(problem, found.threshold_tokens), found.highest_req_per_s
+            )
             assert spent == pytest.approx(cheapest_as_fast_by_hand(problem), rel=COST_TOLERANCE), seed
     assert n_plans >= 10
 

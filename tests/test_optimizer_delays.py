@@ -7,8 +7,8 @@ import pytest
 
 from planner.optimizer.delays import (
     Asked,
-    admission_wait,
     place_steps_s,
+    places_wait,
     places_waits,
     sending_s,
     sent_bytes,
@@ -28,7 +28,7 @@ def decoding(outputs: dict[str, object], busy: float) -> tuple[float, float, Wai
     point, tokens = problem.pools[decode].rates.decode, problem.classes[0].mix.mean_output_tokens
     assert point is not None
     rate = busy * 2 / point.seconds_per_request(tokens)
-    return 2 * point.batch, tokens * point.step_s, admission_wait(problem, Sizing((1, 1, 2), ((1,),)), decode, (rate,))
+    return 2 * point.batch, tokens * point.step_s, places_wait(point, [Asked.of(problem.classes[0], rate)], 2)
 
 
 CONSTANT = {"kind": "constant", "tokens": 300}

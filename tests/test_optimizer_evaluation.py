@@ -10,7 +10,7 @@ from planner.optimizer.capacity import exact_loads
 from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.network.period_operation import transfers_s
 from planner.optimizer.problem import Problem
-from planner.optimizer.routed_capacity import highest_rate
+from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.sized import Sizing
 from tests.builders import fleet_of
@@ -31,10 +31,9 @@ ASKED: dict[str, Any] = {"objective": "min-cost", "demand_req_per_s": RATE}
 
 
 def planned(problem: Problem, threshold: float = 5000.0, ports: int = 1) -> RoutedSolution:
-    sizing, loads = Sizing(SIZES, ((ports,),)), tuple(exact_loads(problem, [threshold]))
-    highest = highest_rate(problem, sizing, loads)
-    here = highest.scaled_to(RATE)
-    return RoutedSolution(sizing, (threshold,), loads, highest, here, 1.0, 1.0, None)
+    sizing = Sizing(SIZES, ((ports,),))
+    highest = highest_req_per_s(problem, sizing, exact_loads(problem, threshold))
+    return RoutedSolution(sizing, threshold, highest, RATE, 1.0, 1.0, None)
 
 
 def test_pools_are_busy_with_their_work_and_cost_their_rent_and_the_power_for_it() -> None:

@@ -234,7 +234,7 @@ def test_a_time_that_too_few_prompts_have_even_alone_is_proven_to_be_kept_by_no_
     periods = {"periods": {"day": {"demand": 1.5}, "night": {"demand": 0.5}}}
     asked = {"objective": "min-cost", "demand_req_per_s": 2.0, "slo": {"ttft_s": ttft_s}}
     problem = problem_of({**asked, **periods})
-    assert not problem.is_routed
+    assert not problem.is_plain
     assert searched(problem, 30.0) is None
 
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from planner.optimizer import Problem, planning_problem, searched
-from planner.optimizer.delays import admission_wait
 from planner.optimizer.evaluation import evaluation_at
-from planner.optimizer.routed_capacity import Operating
 from planner.optimizer.single_route import RoutedSolution
+from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.results import Latency
 from tests.builders import (
     Draw,
@@ -40,19 +39,19 @@ def solved(changes: dict[str, Any]) -> tuple[Problem, RoutedSolution]:
 
 
 def latency_at(problem: Problem, solution: RoutedSolution, load: float) -> Latency:
-    return latency_of(problem, solution, solution.highest.scaled_to(load * solution.highest.rate))
+    return latency_of(problem, solution, load * solution.highest_req_per_s)
 
 
-def latency_of(problem: Problem, solution: RoutedSolution, operating: Operating) -> Latency:
+def latency_of(problem: Problem, solution: RoutedSolution, req_per_s: float) -> Latency:
     """Latency of all requests at a rate."""
-    found: Latency = evaluation_of(problem, solution, operating).fleet()["latency"]
+    found: Latency = evaluation_of(problem, solution, req_per_s).fleet()["latency"]
     return found
 
 
 def test_unloaded_mean_is_the_integral_of_service_and_transfer_over_all_lengths() -> None:
     """By quadrature of the density, with the curves and the transfer written out."""
     problem, solution = solved({"links.wan.capacity_gbps": 10.0})
-    (threshold,), low, high = solution.thresholds_tokens, 128.0, 65_536.0
+    threshold, low, high = solution.threshold_tokens, 128.0, 65_536.0
     fast, near = problem.pools[0].rates, problem.pools[1].rates
     assert fast.prefill is not None
     assert near.prefill is not None
@@ -152,7 +151,7 @@ def test_one_prefill_instance_waits_as_pollaczek_and_khinchine_say() -> None:
     seconds, weights = service.curve(np.array([1000, 4000, 20_000])), np.array([0.5, 0.3, 0.2])
     rate = 0.6 / float(seconds @ weights)
     wait_s, _ = mg1_wait_moments(rate, seconds, weights)
-    latency = latency_of(problem, solution, Operating(rate, (rate,)))
+    latency = latency_of(problem, solution, rate)
     assert latency.ttft_mean_s == pytest.approx(float(seconds @ weights) + wait_s, rel=1e-6)
 
 
@@ -189,11 +188,11 @@ def test_work_that_streams_bring_is_the_utilisation_of_their_pool(seed: int, loa
     solution = routed_search(problem)
     if solution is None:
         return
-    operating = solution.highest.scaled_to(load * solution.highest.rate)
-    (period,) = evaluation_of(problem, solution, operating).evaluated
+    req_per_s = load * solution.highest_req_per_s
+    (period,) = evaluation_of(problem, solution, req_per_s).evaluated
     streams = [(flow.arc.pool, flow.req_per_s * kinds.fraction, kinds) for flow, kinds in period.kinds]
-    assert sum(rate for _, rate, _ in streams) == pytest.approx(operating.rate)
-    utilization = [pool.utilization for pool in evaluation_of(problem, solution, operating).fleet()["pools"]]
+    assert sum(rate for _, rate, _ in streams) == pytest.approx(req_per_s)
+    utilization = [pool.utilization for pool in evaluation_of(problem, solution, req_per_s).fleet()["pools"]]
     for i, pool in enumerate(problem.pools):
         if pool.role == "prefill" and solution.sizing.n_instances[i]:
             busy = sum(rate * float(kinds.service_s @ kinds.weights) for p, rate, kinds in streams if p == i)
@@ -244,7 +243,7 @@ def test_gamma_arrivals_with_a_variation_of_one_are_poisson() -> None:
 def test_waits_for_decode_and_link_are_in_a_loaded_ttft() -> None:
     """Decode with one instance to spare no more than a tenth: requests wait for places, the rest being the same."""
     problem, solution = solved({"pools.decode.n_instances": 1})
-    wait = admission_wait(problem, solution.sizing, len(problem.pools) - 1, (0.97 * solution.highest.rate,))
+    wait = FleetUnderSlo(problem, solution.sizing).admission_wait(0.97 * solution.highest_req_per_s)
     assert wait is not None
     assert wait.mean_s > 0.1
     latency = latency_at(problem, solution, 0.97)

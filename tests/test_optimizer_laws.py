@@ -12,7 +12,7 @@ from planner.optimizer import Problem, planning_problem
 from planner.optimizer.baselines import homogeneous, homogeneous_fleets, homogeneous_rates
 from planner.optimizer.capacity import exact_loads, interval_loads, split_interval, threshold_loads
 from planner.optimizer.free_routing import free_routing
-from planner.optimizer.routed_capacity import highest_rate
+from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.sized import Sizing
 from planner.roofline import DecodePoint
@@ -31,7 +31,7 @@ def question(seed: int, **changes: Any) -> dict[str, Any]:
 
 def rate_of(scenario: Scenario) -> float:
     found = routed_search(planning_problem(scenario))
-    return found.highest.rate if found else 0.0
+    return found.highest_req_per_s if found else 0.0
 
 
 def rate(changes: dict[str, Any]) -> float:
@@ -90,7 +90,7 @@ def test_one_class_split_into_two_identical_ones_changes_nothing(seed: int, shar
     workload = {"lengths": lengths, "output_lengths": {"kind": "constant", "tokens": 500.0}}
     changes = {"capacity_rule": rule, "links.wan.capacity_gbps": float(10 ** draw.rng.uniform(0, 2))}
     one = rate(changes | {"workload": workload})
-    fixed = found(problem_of(changes | {"workload": workload})).thresholds_tokens[0]
+    fixed = found(problem_of(changes | {"workload": workload})).threshold_tokens
     parts = {"one": (share, workload), "two": (1 - share, workload)}
     free = rate_of(in_classes(parts, changes))
     same = rate_of(in_classes(parts, changes | {"routing.threshold_tokens": max(fixed, 0.0)}))
@@ -110,10 +110,10 @@ def test_two_identical_log_normal_classes_are_planned_as_one(rule: str) -> None:
     plan = routed_search(planning_problem(in_classes(parts, changes)), 2.0)
     one = rate(changes)
     assert plan is not None
-    assert plan.highest.rate >= one * (1 - 1e-3)
+    assert plan.highest_req_per_s >= one * (1 - 1e-3)
     assert one <= plan.bound
     if rule == "expected-work":
-        assert plan.highest.rate <= one * (1 + 1e-4)
+        assert plan.highest_req_per_s <= one * (1 + 1e-4)
 
 
 @given(seed=SEEDS)
@@ -121,10 +121,10 @@ def test_free_routing_is_never_below_the_plan(seed: int) -> None:
     problem = problem_of(question(seed, capacity_rule="expected-work"))
     plan = routed_search(problem)
     if plan is not None:
-        free = free_routing(problem, solution_of_routes(problem, plan), plan.highest.rate)
+        free = free_routing(problem, solution_of_routes(problem, plan), plan.highest_req_per_s)
         assert free is not None
-        assert free.max_throughput_req_per_s >= plan.highest.rate * (1 - 1e-6)
-        assert free.gain == pytest.approx(free.max_throughput_req_per_s / plan.highest.rate - 1)
+        assert free.max_throughput_req_per_s >= plan.highest_req_per_s * (1 - 1e-6)
+        assert free.gain == pytest.approx(free.max_throughput_req_per_s / plan.highest_req_per_s - 1)
 
 
 @pytest.mark.parametrize("threshold", [1000, 4000, 9000])
@@ -132,9 +132,9 @@ def test_free_routing_keeps_up_with_a_threshold_on_any_length_of_a_discrete_mix(
     lengths = {"kind": "empirical", "tokens": [1000, 4000, 9000]}
     problem = problem_of({"workload.lengths": lengths, "routing.threshold_tokens": threshold})
     plan = found(problem)
-    free = free_routing(problem, solution_of_routes(problem, plan), plan.highest.rate)
+    free = free_routing(problem, solution_of_routes(problem, plan), plan.highest_req_per_s)
     assert free is not None
-    assert free.max_throughput_req_per_s >= plan.highest.rate * (1 - 1e-9)
+    assert free.max_throughput_req_per_s >= plan.highest_req_per_s * (1 - 1e-9)
 
 
 def test_free_routing_of_several_classes_is_never_below_their_plan() -> None:
@@ -189,10 +189,10 @@ def test_the_cheapest_fleet_for_the_highest_rate_of_a_budget_costs_no_more_than_
     changes = question(seed, budget_usd_per_hour=200.0)
     plan = routed_search(problem_of(changes))
     if plan is not None:
-        demand = plan.highest.rate * (1 - 1e-6)
+        demand = plan.highest_req_per_s * (1 - 1e-6)
         cheapest = found(problem_of(changes | {"objective": "min-cost", "demand_req_per_s": demand}))
         assert cheapest.objective <= 200.0 * (1 + 1e-6)
-        assert cheapest.highest.rate >= demand * (1 - 1e-9)
+        assert cheapest.highest_req_per_s >= demand * (1 - 1e-9)
 
 
 @given(seed=SEEDS, n=st.integers(2, 9))
@@ -200,7 +200,7 @@ def test_closed_form_of_homogeneous_fleets_equals_the_model(seed: int, n: int) -
     problem = problem_of(question(seed))
     fleet = planning_problem(homogeneous(problem.scenario, n * GPUS))
     rates = homogeneous_rates(homogeneous_fleets(problem), np.array([n * GPUS]))
-    assert rates[0] == pytest.approx(found(fleet).highest.rate, rel=1e-6)
+    assert rates[0] == pytest.approx(found(fleet).highest_req_per_s, rel=1e-6)
 
 
 def test_homogeneous_fleets_too_small_for_both_roles_serve_nothing_and_larger_ones_never_less() -> None:
@@ -214,7 +214,7 @@ def test_loads_of_an_interval_undercut_those_of_every_threshold_in_it(seed: int,
     problem = problem_of(question(seed))
     if not problem.routes:  # a pool that is stated to be empty
         return
-    route, (bottom, top) = problem.routes[0], problem.classes[0].mix.support
+    route, (bottom, top) = problem.route, problem.classes[0].mix.support
     low, high = (bottom + cut * (top - bottom) for cut in sorted(cuts))
     bound = interval_loads(problem, route, np.array([low]), np.array([high]))
     inside = threshold_loads(problem, route, np.linspace(low, high, 33))
@@ -273,9 +273,9 @@ def test_the_rate_of_fixed_sizes_is_the_least_limit_and_doubles_with_them(
     seed: int, n_fast: int, n_near: int, n_decode: int
 ) -> None:
     problem = problem_of(question(seed) | {"links.wan.capacity_gbps": 1e6})
-    loads = exact_loads(problem, [3000.0])
+    loads = exact_loads(problem, 3000.0)
     sizes = np.array([n_fast, n_near, n_decode])
-    once, twice = (highest_rate(problem, Sizing(tuple(k * sizes), ((1,),)), loads).rate for k in (1, 2))
+    once, twice = (highest_req_per_s(problem, Sizing(tuple(k * sizes), ((1,),)), loads) for k in (1, 2))
     assert twice == pytest.approx(2 * once)
 
 
@@ -284,7 +284,7 @@ def test_a_scarce_decode_does_not_move_the_threshold() -> None:
     sizes = {"pools.near.n_instances": 2, "pools.fast.n_instances": 2, "links.wan.usd_per_hour": 0.0}
     plan = found(problem_of(sizes | {"measured.home.decode": dict(batch=1, step_s=0.025)}))
     plenty = found(problem_of(sizes | {"pools.decode.n_instances": 3}))
-    assert plan.thresholds_tokens[0] == pytest.approx(plenty.thresholds_tokens[0], rel=1e-6)
+    assert plan.threshold_tokens == pytest.approx(plenty.threshold_tokens, rel=1e-6)
 
 
 @given(batch=st.integers(1, 512), step_s=st.floats(1e-3, 1.0), tokens=st.floats(1, 1e5))
@@ -297,7 +297,8 @@ def test_a_pool_alone_at_its_site_is_planned_with_everything_sent_to_it() -> Non
     """No pool for short prompts: every prompt goes to the fast pool, and no threshold decides anything."""
     problem = problem_of()
     only = {name: pool for name, pool in problem.scenario.pools.items() if name != "near"}
-    plan = found(planning_problem(problem.scenario.model_copy(update={"pools": only})))
-    assert plan.thresholds_tokens == (-1.0,)
-    assert plan.loads[0].long_fraction[0] == 1.0
-    assert plan.loads[0].short_s[0] == 0.0
+    problem = planning_problem(problem.scenario.model_copy(update={"pools": only}))
+    plan = found(problem)
+    assert plan.threshold_tokens == -1.0
+    loads = exact_loads(problem, plan.threshold_tokens)
+    assert (loads.long_fraction[0], loads.short_s[0]) == (1.0, 0.0)

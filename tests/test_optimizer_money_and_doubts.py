@@ -22,7 +22,7 @@ def test_no_threshold_serves_more_within_a_budget_for_traffic() -> None:
     """Enumeration of every size with a dense threshold grid, from the loads alone."""
     scenario = read_scenario("prfaas-paper", [TRAFFIC, "budget_usd_per_hour=240"])
     problem = planning_problem(scenario)
-    loads = threshold_loads(problem, problem.routes[0], np.geomspace(200, 131_000, 4001))
+    loads = threshold_loads(problem, problem.route, np.geomspace(200, 131_000, 4001))
     usd_per_request = 3600 * loads.long_bytes / 1e9 * 0.02
     best = 0.0
     for n_long in range(5):

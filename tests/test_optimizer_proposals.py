@@ -9,7 +9,7 @@ import pytest
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.network.proposals import Proposals
 from planner.optimizer.problem import Problem
-from planner.optimizer.routed_capacity import highest_rate, spend_of
+from planner.optimizer.routed_capacity import highest_req_per_s, spend_of
 from planner.optimizer.single_route import best_threshold
 from planner.optimizer.sized import Sizing, is_within_limits
 from tests.builders import FAST, GPUS, HOME, problem_of
@@ -37,13 +37,13 @@ def worth(problem: Problem, sizing: Sizing) -> float:
     """The most that sizes serve, or what they cost if that is enough, over every threshold."""
     found = []
     for t in (-1.0, *LENGTHS["tokens"]):
-        loads = exact_loads(problem, (float(t),))
-        most = highest_rate(problem, sizing, loads)
+        loads = exact_loads(problem, float(t))
+        most = highest_req_per_s(problem, sizing, loads)
         demand = problem.demand_req_per_s
         if demand is None:
-            found.append(most.rate)
-        elif most.rate >= demand * (1 - ROUNDING):
-            found.append(spend_of(problem, sizing, loads, most.scaled_to(demand)))
+            found.append(most)
+        elif most >= demand * (1 - ROUNDING):
+            found.append(spend_of(problem, sizing, loads, demand))
     return (max if problem.demand_req_per_s is None else min)(found, default=inf)
 
 
@@ -80,4 +80,4 @@ def test_the_best_threshold_of_given_sizes_is_that_of_all_lengths() -> None:
     problem = small_problem(np.random.default_rng([38, 9]), "max-throughput")
     sizing = Sizing((1, 2, 1), ((1,),))
     t = best_threshold(problem, sizing, 0.0)
-    assert highest_rate(problem, sizing, exact_loads(problem, (t,))).rate == pytest.approx(worth(problem, sizing))
+    assert highest_req_per_s(problem, sizing, exact_loads(problem, t)) == pytest.approx(worth(problem, sizing))

@@ -7,14 +7,11 @@ import pytest
 from planner.optimizer import Problem
 from planner.optimizer.capacity import Loads, exact_loads
 from planner.optimizer.routed_capacity import (
-    Operating,
-    busy_usd_per_hour,
-    highest_rate,
-    link_mean_bytes_per_s,
+    highest_req_per_s,
+    link_bytes,
     rate_limits,
     rent_usd_per_hour,
     spend_of,
-    traffic_usd_per_hour,
 )
 from planner.optimizer.sized import Sizing
 from tests.builders import problem_of
@@ -33,7 +30,7 @@ def of(**changes: Any) -> tuple[Problem, Sizing, Loads]:
     lengths = {"kind": "empirical", "tokens": (SHORT, LONG), "weights": (1 - SHARE_LONG, SHARE_LONG)}
     stated = {"workload.lengths": lengths, "capacity_rule": "expected-work", "links.wan.usd_per_gb": 0.02, **changes}
     problem = problem_of(stated)
-    return problem, Sizing(SIZES, PORTS), exact_loads(problem, [5000.0])[0]
+    return problem, Sizing(SIZES, PORTS), exact_loads(problem, 5000.0)
 
 
 def work_s(problem: Problem) -> list[float]:
@@ -54,36 +51,32 @@ def test_a_pool_or_a_link_allows_the_rate_at_which_it_is_full_and_the_least_is_t
     expected = {p.name: n / s for p, n, s in zip(problem.pools, SIZES, work_s(problem), strict=True)}
     expected["wan"] = 100e9 / 8 / sent_bytes(problem)
     assert {name: float(limit[0]) for name, limit in limits.items()} == pytest.approx(expected)
-    found = highest_rate(problem, sizing, [loads])
-    assert (found.rate, found.route_rates) == (pytest.approx(min(expected.values())), pytest.approx((found.rate,)))
+    assert highest_req_per_s(problem, sizing, loads) == pytest.approx(min(expected.values()))
     narrow, _, of_narrow = of(**{"links.wan.capacity_gbps": 0.1})
-    assert highest_rate(narrow, sizing, [of_narrow]).rate == pytest.approx(0.1e9 / 8 / sent_bytes(narrow))
+    assert highest_req_per_s(narrow, sizing, of_narrow) == pytest.approx(0.1e9 / 8 / sent_bytes(narrow))
 
 
-def test_at_a_rate_links_carry_that_part_of_it() -> None:
+def test_a_link_carries_what_the_long_prompts_send() -> None:
     problem, _, loads = of()
-    at = Operating(RATE, (RATE,))
-    assert link_mean_bytes_per_s(problem, [loads], at) == pytest.approx([RATE * sent_bytes(problem)])
-    assert traffic_usd_per_hour(problem, [loads], at) == pytest.approx(0.02 * 3600 * RATE * sent_bytes(problem) / 1e9)
+    assert link_bytes(problem, loads, 0) == pytest.approx([sent_bytes(problem)])
 
 
 def test_what_a_fleet_spends_is_rent_traffic_and_the_power_of_the_work_that_it_does() -> None:
     """A whole instance at work draws three quarters of 8 accelerators' power more than an idle one."""
     problem, sizing, loads = of(**POWER)
-    at = Operating(RATE, (RATE,))
     watts = [problem.scenario.hardware_named(kind).tdp_w for kind in ("h100-sxm", "h200-sxm", "h200-sxm")]
     each = [2.0 * 1.5 * 8 * (w or 0.0) / 1000 for w in watts]
     busy = [0.75 * usd * RATE * s for usd, s in zip(each, work_s(problem), strict=True)]
-    assert busy_usd_per_hour(problem, [loads], at) == pytest.approx(busy)
+    traffic = 0.02 * 3600 * RATE * sent_bytes(problem) / 1e9
     rent = [n * (price * 8 + 0.25 * usd) for n, price, usd in zip(SIZES, (4.0, 2.0, 2.0), each, strict=True)]
     assert dict(rent_usd_per_hour(problem, sizing)) == pytest.approx(
         dict(zip(("fast", "near", "decode", "wan"), [*rent, 20.0], strict=True))
     )
-    total = sum(rent) + 20.0 + sum(busy) + traffic_usd_per_hour(problem, [loads], at)
-    assert spend_of(problem, sizing, [loads], at) == pytest.approx(total)
+    total = sum(rent) + 20.0 + sum(busy) + traffic
+    assert spend_of(problem, sizing, loads, RATE) == pytest.approx(total)
     budget = 1.1 * (sum(rent) + 20.0)
     limited, _, known = of(**POWER, budget_usd_per_hour=budget)
-    use = (sum(busy) + traffic_usd_per_hour(problem, [loads], at)) / RATE
+    use = (sum(busy) + traffic) / RATE
     assert float(rate_limits(limited, sizing, known)["budget"][0]) == pytest.approx((budget - sum(rent) - 20.0) / use)
     poor, _, known = of(**POWER, budget_usd_per_hour=1.0)
     assert float(rate_limits(poor, sizing, known)["budget"][0]) == 0.0
@@ -91,9 +84,8 @@ def test_what_a_fleet_spends_is_rent_traffic_and_the_power_of_the_work_that_it_d
 
 def test_without_a_price_a_fleet_spends_accelerators_and_between_equal_ones_bandwidth() -> None:
     problem, sizing, loads = of(prices={})
-    at = Operating(RATE, (RATE,))
-    assert spend_of(problem, sizing, [loads], at) == pytest.approx(8 * sum(SIZES) + 1e-6 * 100, rel=1e-9)
-    assert spend_of(problem, Sizing(SIZES, ((0,),)), [loads], at) == pytest.approx(8 * sum(SIZES), rel=1e-9)
+    assert spend_of(problem, sizing, loads, RATE) == pytest.approx(8 * sum(SIZES) + 1e-6 * 100, rel=1e-9)
+    assert spend_of(problem, Sizing(SIZES, ((0,),)), loads, RATE) == pytest.approx(8 * sum(SIZES), rel=1e-9)
     assert dict(rent_usd_per_hour(problem, Sizing((0, 3, 4), PORTS))) == {
         "fast": 0.0,
         "near": None,

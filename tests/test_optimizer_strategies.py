@@ -5,7 +5,7 @@ import pytest
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.network.cells import point
 from planner.optimizer.network.loads import NetworkLoads
-from planner.optimizer.routed_capacity import highest_rate
+from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import CAPACITY_GAP, RoutedSolution, solution_of_routes
 from planner.optimizer.single_route import SLO_GAP as GOODPUT_GAP
 from planner.optimizer.single_route import SLO_GAP as LEAST_TTFT_GAP
@@ -24,10 +24,9 @@ def test_a_stream_flows_to_the_pools_of_its_long_and_its_short_prompts_where_it_
 ) -> None:
     problem = problem_of({"workload.lengths": LENGTHS})
     sizing = Sizing((2, 3, 4), ((1,),))
-    loads = tuple(exact_loads(problem, [threshold]))
-    highest = highest_rate(problem, sizing, loads)
-    here = highest.scaled_to(0.5 * highest.rate)
-    routed = RoutedSolution(sizing, (threshold,), loads, highest, here, here.rate, here.rate, None)
+    highest = highest_req_per_s(problem, sizing, exact_loads(problem, threshold))
+    rate = 0.5 * highest
+    routed = RoutedSolution(sizing, threshold, highest, rate, rate, rate, None)
     found = solution_of_routes(problem, routed)
     (operation,) = found.operations
     assert operation.n_instances == sizing.n_instances
@@ -36,12 +35,12 @@ def test_a_stream_flows_to_the_pools_of_its_long_and_its_short_prompts_where_it_
     taken = [known.fraction(flow.stream, flow.part, point(flow.threshold_tokens)) for flow in operation.flows]
     assert min(taken) > 0
     assert sum(taken) == pytest.approx(1.0)
-    assert {flow.req_per_s for flow in operation.flows} == {here.rate}
-    assert operation.rate_of(0) == pytest.approx(here.rate)
+    assert {flow.req_per_s for flow in operation.flows} == {rate}
+    assert operation.rate_of(0) == pytest.approx(rate)
     assert {problem.pools[flow.arc.pool].name for flow in operation.flows} == {
         {"long": "fast", "short": "near"}[part] for part in parts
     }
-    assert found.scale * problem.mean_req_per_s == pytest.approx(here.rate)
+    assert found.scale * problem.mean_req_per_s == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,5 @@ def test_a_gap_counts_as_none_up_to_what_the_objective_is_proven_to(
     """But for a tenth of it: bounds and plans are rounded."""
     asked = {} if objective == "max-throughput" else {"demand_req_per_s": 0.5}
     problem = problem_of({"workload.lengths": LENGTHS, "objective": objective, **asked})
-    sizing, loads = Sizing((2, 3, 4), ((1,),)), tuple(exact_loads(problem_of({"workload.lengths": LENGTHS}), [4000.0]))
-    here = highest_rate(problem, sizing, loads).scaled_to(0.5)
-    routed = RoutedSolution(sizing, (4000.0,), loads, here, here, 0.5, 0.5, goodput)
+    routed = RoutedSolution(Sizing((2, 3, 4), ((1,),)), 4000.0, 0.5, 0.5, 0.5, 0.5, goodput)
     assert gap <= solution_of_routes(problem, routed).target <= 1.1 * gap

@@ -45,7 +45,7 @@ def test_utilisation_is_offered_over_capacity_and_at_most_one(seed: int, load: f
     solution = routed_search(problem)
     if solution is None:
         return
-    demand = load * solution.highest.rate
+    demand = load * solution.highest_req_per_s
     asked = problem.demanding(demand, problem.scenario.objective)
     answer = fleet_of(asked, solution)
     assert answer.throughput_req_per_s == pytest.approx(demand)

@@ -481,7 +481,7 @@ TWO = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_routed"),
+    ("changes", "is_plain"),
     [
         ({}, True),
         (TWO, True),
@@ -502,5 +502,5 @@ TWO = {
         (TWO | {"pools.near.classes": ["chat"]}, False),
     ],
 )
-def test_routes_say_all_of_one_model_at_one_rate_from_anywhere(changes: dict[str, Any], is_routed: bool) -> None:
-    assert planning_problem(small_with(changes)).is_routed is is_routed
+def test_routes_say_all_of_one_model_at_one_rate_from_anywhere(changes: dict[str, Any], is_plain: bool) -> None:
+    assert planning_problem(small_with(changes)).is_plain is is_plain

@@ -146,7 +146,7 @@ def test_the_sizes_of_a_network_are_kept_and_held_against_its_demand(monkeypatch
     periods = {"periods.day.demand": 1.0, "periods.night.demand": 0.4}
     two = {"workload.lengths": {"kind": "empirical", "tokens": [500.0, 8000.0]}}
     scenario = small_with({**two, "objective": "min-cost", "demand_req_per_s": 2.0, **periods})
-    assert not planning_problem(scenario).is_routed
+    assert not planning_problem(scenario).is_plain
     demand = row(sensitivity(scenario), "demand")
     assert demand["-20 %"].kept_fraction == pytest.approx(1.0, abs=0.02)
     assert demand["+20 %"].kept_fraction is not None
@@ -183,7 +183,7 @@ def test_shares_that_are_kept_are_of_the_demand_and_never_more_than_all(
     """Of 4 req/s, asked for or planned."""
     monkeypatch.setattr(studied, "_kept_rate", lambda *_: kept)
     monkeypatch.setattr(studied, "_retuned_rate", lambda *_: retuned)
-    routed, fleet = SimpleNamespace(thresholds_tokens=(1000.0,)), SimpleNamespace(throughput_req_per_s=4.0)
+    routed, fleet = SimpleNamespace(threshold_tokens=1000.0), SimpleNamespace(throughput_req_per_s=4.0)
     stated: Any = SimpleNamespace(solution=SimpleNamespace(routed=routed), fleet=fleet)
     for demand in (None, 4.0):
         assert studied._kept_fractions(small_with({"demand_req_per_s": demand}), stated, (), 1.0) == expected

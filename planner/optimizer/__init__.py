@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from planner.loading import on_first_use
 
 if TYPE_CHECKING:
-    from planner.optimizer.exhaustive import exhaustive_search
     from planner.optimizer.layout_choice import on_any_layout, planning_problem, posed
     from planner.optimizer.plan import (
         BestFleet,
@@ -41,7 +40,6 @@ _LAZY = {
     "best_fleet": "plan",
     "class_ttft": "plan",
     "decided": "plan",
-    "exhaustive_search": "exhaustive",
     "explained": "plan",
     "loaded_ttft": "plan",
     "on_any_layout": "layout_choice",
@@ -71,7 +69,6 @@ __all__ = [
     "best_fleet",
     "class_ttft",
     "decided",
-    "exhaustive_search",
     "explained",
     "loaded_ttft",
     "on_any_layout",

@@ -155,8 +155,8 @@ def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Vari
         if len(kinds_at_home(scenario)) > 1 or any(site in decoding_sites(scenario) for site, _ in limits(scenario)):
             title = f"{_title_of_home(scenario)}, {_spent(scenario)}"
             yield Variant(MIXED_HOME, title, lambda: _mixed(asked, requests, plan))
-    elif tries and (problem.is_routed or _is_small(scenario)):
-        yield from at_hand(scenario, requests, *([] if problem.is_routed else [1]))
+    elif tries and (problem.is_plain or _is_small(scenario)):
+        yield from at_hand(scenario, requests, *([] if problem.is_plain else [1]))
 
 
 def _is_small(scenario: Scenario) -> bool:
@@ -167,14 +167,14 @@ def _of_one_kind(problem: Problem, plan: Fleet) -> Iterator[Variant]:
     """Fleets of the accelerators that decode, and the plan's with all prefill elsewhere."""
     scenario, asked = problem.scenario, problem.scenario.with_open_layouts()
     home, n = _home(asked), plan.n_accelerators
-    if has_one_site(scenario) and not problem.is_routed:
+    if has_one_site(scenario) and not problem.is_plain:
         return
     yield Variant(
         "homogeneous-pd",
         f"prefill and decode on {n} {home.hardware}, one site",
         lambda: homogeneous(asked, n),
     )
-    if problem.is_routed and (naive := _naive(scenario, plan)) is not None:
+    if problem.is_plain and (naive := _naive(scenario, plan)) is not None:
         title = "every prompt prefilled in the pools for long prompts"
         yield Variant("naive-heterogeneous-pd", title, lambda: naive)
     if len(decoding_sites(scenario)) > 1:

@@ -1,6 +1,5 @@
 """What one request of a class costs each pool and link of a route, by threshold: coefficients of the formulation."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -173,9 +172,6 @@ def _median(mix: RequestMix, low: float, high: float) -> float:
     return high
 
 
-def exact_loads(problem: Problem, thresholds_tokens: Sequence[float]) -> list[Loads]:
-    """Loads of every route at one threshold each."""
-    return [
-        threshold_loads(problem, route, np.array([t]))
-        for route, t in zip(problem.routes, thresholds_tokens, strict=True)
-    ]
+def exact_loads(problem: Problem, threshold_tokens: float) -> Loads:
+    """Loads of the route of a problem that has one, at one threshold."""
+    return threshold_loads(problem, problem.route, np.array([threshold_tokens]))

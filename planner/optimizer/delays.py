@@ -100,20 +100,6 @@ class Asked:
         return cls(req_per_s, mix.mean_output_tokens, mix.outputs, scv)
 
 
-def admission_wait(problem: Problem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> Wait | None:
-    """Wait for a place in the batches of a decode pool; None where it has no steady state.
-
-    Valid:
-        As at `places_wait`.
-    """
-    asked = [
-        Asked.of(problem.classes[r.request_class], rate)
-        for r, rate in zip(problem.routes, route_rates, strict=True)
-        if r.decode == pool and rate > 0
-    ]
-    return places_wait(problem.pools[pool].rates.decode, asked, sizing.n_instances[pool])
-
-
 def places_wait(point: DecodePoint | None, asked: Sequence[Asked], n_instances: int) -> Wait | None:
     """`places_waits` of the requests as they come."""
     return places_waits(point, asked, n_instances, np.ones(1))[0]

@@ -272,7 +272,7 @@ class Evaluation:
     def _only(self, shares: Mapping[str, PoolShares]) -> PoolShares:
         """Shares of a class that has one site and one period: others are of periods; none where nothing is shared."""
         is_plain = all(len(of_work) == 1 for of_site in shares.values() for of_work in of_site.values())
-        if self.problem.is_routed and is_plain:
+        if self.problem.is_plain and is_plain:
             return {}
         return next(iter(shares.values())) if len(shares) == len(self.evaluated) == 1 else {}
 
@@ -396,7 +396,7 @@ def evaluation(problem: Problem, solution: Solution) -> Evaluation:
         solution: its plan.
     """
     demand, found = problem.demand_req_per_s, solution.scale * problem.mean_req_per_s
-    if demand is None or demand >= found or not problem.is_routed:
+    if demand is None or demand >= found or not problem.is_plain:
         return Evaluation(problem, solution)
     return evaluation_at(problem, solution, demand)
 

@@ -52,7 +52,7 @@ class FleetStreams:
     @property
     def route(self) -> Route:
         """The one route."""
-        return self.problem.routes[0]
+        return self.problem.route
 
     def stream(self, part: Part, end_tokens: float) -> Stream | None:
         """Requests that surely load a queue where the threshold is no further than an end; None without any.

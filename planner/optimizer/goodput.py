@@ -151,7 +151,7 @@ def best_goodput_up_to(
 
 def first_cells(problem: Problem) -> tuple[Array, Array]:
     """A few wide intervals that together hold every threshold: those that matter are cut soon enough."""
-    lows, highs = first_intervals(problem, problem.routes[0])
+    lows, highs = first_intervals(problem, problem.route)
     step = -(-len(lows) // ROUTE_SETTINGS.first_cells)
     return lows[::step], np.append(highs[step - 1 : len(highs) - 1 : step], highs[-1])
 
@@ -170,16 +170,16 @@ def _tried_at(fleet: FleetUnderSlo, best: Goodput, threshold: float, most: float
 
 def balanced_threshold(problem: Problem, sizing: Sizing) -> float:
     """Threshold that serves most by prefill capacity: where the search begins [tokens]."""
-    _, highs = first_intervals(problem, problem.routes[0])
-    limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], highs, highs))
-    decode = problem.pools[problem.routes[0].decode].name
+    _, highs = first_intervals(problem, problem.route)
+    limits = rate_limits(problem, sizing, interval_loads(problem, problem.route, highs, highs))
+    decode = problem.pools[problem.route.decode].name
     prefill = np.min([limit for name, limit in limits.items() if name != decode], axis=0)
     return float(highs[first_largest(prefill)])
 
 
 def capacity_under_slo(problem: Problem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
     """Rate that fits any threshold of each interval, decode and links at most MOST_BUSY [req/s]."""
-    limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], lows, highs))
+    limits = rate_limits(problem, sizing, interval_loads(problem, problem.route, lows, highs))
     prefill = {pool.name for pool in problem.pools if pool.role == "prefill"}
     found = [limit * (SATURATED if name in prefill else MOST_BUSY) for name, limit in limits.items()]
     return [float(rate) for rate in np.min(found, axis=0)]

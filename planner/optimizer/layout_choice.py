@@ -74,7 +74,7 @@ def planning_problem(
         return problem
     deadline = work_s() + time_limit_s
     offers = largest_first(_offers(problem, known, deadline), lambda offer: -offer.bound)
-    if offers and not offers[0].problem.is_routed:
+    if offers and not offers[0].problem.is_plain:
         return problem
     best, open_bound = _best(offers, deadline)
     if best is None and not offers:
@@ -144,7 +144,7 @@ def on_each_layout(problem: Problem, known: dict[object, InstanceRates] | None =
 def _offers(problem: Problem, known: dict[object, InstanceRates], deadline: float) -> Iterator[Offer]:
     """Problems of every combination that holds the requests, with its bound; of a network only the first."""
     for one in on_each_layout(problem, known):
-        if not one.is_routed:
+        if not one.is_plain:
             yield Offer(one, -inf)
             return
         bound = _bound(one, deadline) if may_be_in_time(one) else None

@@ -273,7 +273,7 @@ def sketched(problem: Problem, solution: Solution, req_per_s: float | None = Non
     its_verdict = Verdict(worth_it=False, because="Not compared with other fleets.")
     answer = evaluation(problem, solution) if req_per_s is None else evaluation_at(problem, solution, req_per_s)
     plan = _plan(problem, solution, answer, its_verdict, (), (), ())
-    return plan if problem.is_routed else plan.model_copy(update={"periods": tuple(answer.periods())})
+    return plan if problem.is_plain else plan.model_copy(update={"periods": tuple(answer.periods())})
 
 
 def _plan(
@@ -288,7 +288,7 @@ def _plan(
     scenario, routed = problem.scenario, solution.routed
     fields = answer.fleet()
     fleet = Fleet(**fields)
-    is_about_capacity = problem.is_routed and problem.is_capacity_only
+    is_about_capacity = problem.is_plain and problem.is_capacity_only
     return Plan(
         **fields,
         scenario=scenario.name,
@@ -362,7 +362,7 @@ def _unknown_wait(problem: Problem) -> Note:
 def _slo_notes(problem: Problem) -> Iterator[Note]:
     """What a promise on TTFT counts with."""
     promised = any(c.ttft_s is not None for c in problem.classes)
-    if problem.is_routed and (promised or problem.is_min_ttft):
+    if problem.is_plain and (promised or problem.is_min_ttft):
         what = "TTFT" if problem.is_min_ttft else "promise on TTFT"
         yield note(
             "promise-counts",

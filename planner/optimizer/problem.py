@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from planner.optimizer.known_late import KnownLate
 from planner.optimizer.rent import ByPeriod
-from planner.optimizer.routes import Route, is_routed, routes_of
+from planner.optimizer.routes import Route, is_plain, routes_of
 from planner.roofline import InstanceRates
 from planner.scenario import LinkTier, Objective, Scenario, Slo
 from planner.workload import RequestMix
@@ -321,20 +321,35 @@ class Problem:
             demands=tuple(d._replace(req_per_s=tuple(r * ratio for r in d.req_per_s)) for d in self.demands),
         )
 
+    @property
+    def has_one_route(self) -> bool:
+        """Whether all requests take the same pools, so that closed forms say what sizes serve at a threshold."""
+        return self.is_plain and len(self.routes) == 1
+
+    @property
+    def route(self) -> Route:
+        """The pools and links that all requests take, by threshold.
+
+        Raises:
+            ValueError: requests may take several routes.
+        """
+        (route,) = self.routes
+        return route
+
     @cached_property
     def routes(self) -> tuple[Route, ...]:
-        """Where `is_routed`: every way through a pool for long prompts, one for short ones and one that decodes."""
+        """Every way through a pool for long prompts, one for short ones and one that decodes."""
         return tuple(routes_of(self))
 
     @cached_property
     def known_late(self) -> KnownLate:
-        """Where `is_routed`: how many are late in queues that were looked at, for fleets that have the same ones."""
+        """Late requests in queues that were looked at, for fleets that have the same ones, where it `has_one_route`."""
         return KnownLate()
 
     @cached_property
-    def is_routed(self) -> bool:
-        """Whether all requests are of one model, at one rate, from anywhere: then few routes say all, see `routes`."""
-        return is_routed(self)
+    def is_plain(self) -> bool:
+        """Whether requests of one model come at one rate from anywhere; see `planner.optimizer.routes`."""
+        return is_plain(self, self.routes)
 
     def unsourced_prices(self) -> tuple[str, ...]:
         """Accelerators whose price the scenario states without a source."""
@@ -372,9 +387,9 @@ class Problem:
     def most_thresholds(self) -> tuple[int, ...]:
         """Thresholds that a group may divide its requests between: one, or one for every way through its pools.
 
-        The latter where `is_routed` and capacity alone decides.
+        The latter where it `is_plain` and capacity alone decides.
         """
-        if not (self.is_capacity_only and self.is_routed):
+        if not (self.is_capacity_only and self.is_plain):
             return (1,) * len(self.groups)
         return tuple(self._n_ways(members[0]) if len(members) == 1 else 1 for members in self.groups)
 

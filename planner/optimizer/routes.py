@@ -1,4 +1,4 @@
-"""Problems of one model at one rate: the few routes that say all of them."""
+"""Routes of requests through prefill pools, links and a decode pool, where few of them say all of a problem."""
 
 from __future__ import annotations
 
@@ -41,13 +41,17 @@ class Route:
         return self.long is not None and self.short is not None
 
 
-def is_routed(problem: Problem) -> bool:
+def is_plain(problem: Problem, routes: Sequence[Route]) -> bool:
     """Whether all requests are of one model, at one rate, from anywhere, and what is promised is of one route.
 
     Every class then has the same pools at all times, so that a threshold for each route says where its requests go.
+
+    Args:
+        problem: the question.
+        routes: all its routes.
     """
     scenario = problem.scenario
-    is_plain = not (scenario.spare.survive or scenario.routing.role_conversion or problem.families)
+    has_fixed_roles = not (scenario.spare.survive or scenario.routing.role_conversion or problem.families)
     is_steady = all(len(set(demand.req_per_s)) == 1 for demand in problem.demands)
     is_anywhere = len(problem.demands) == len(problem.classes) and not any(d.refuges for d in problem.demands)
     everyone = tuple(range(len(problem.classes)))
@@ -56,16 +60,16 @@ def is_routed(problem: Problem) -> bool:
     )
     has_own_thresholds = scenario.routing.thresholds == "per-class" or len(everyone) == 1
     has_kinds = all(len(pool.parts) < 2 for pool in problem.pools)
-    if not (is_plain and is_steady and is_anywhere and is_alike and has_own_thresholds and has_kinds):
+    if not (has_fixed_roles and is_steady and is_anywhere and is_alike and has_own_thresholds and has_kinds):
         return False
     is_about_time = problem.is_min_ttft or any(c.ttft_s is not None for c in problem.classes)
-    served = {route.request_class for route in problem.routes}
+    served = {route.request_class for route in routes}
     reached = {
         stream.request_class
         for stream, arcs, decoders in zip(problem.streams, problem.arcs, problem.decoders, strict=True)
         if decoders and any(arcs.values())
     }
-    return reached <= served and (len(problem.routes) <= 1 or not is_about_time)
+    return reached <= served and (len(routes) <= 1 or not is_about_time)
 
 
 def routes_of(problem: Problem) -> Iterator[Route]:
@@ -94,12 +98,10 @@ def _is_held(problem: Problem, route: Route) -> bool:
     return is_held(problem.classes[route.request_class].mix, tried, limits)
 
 
-def holds_prompts(problem: Problem, thresholds_tokens: Sequence[float]) -> bool:
-    """Whether every pool holds all prompts that thresholds, one per route, send there."""
-    return all(
-        not route.is_split or is_held(problem.classes[route.request_class].mix, t, route.limits_tokens)
-        for route, t in zip(problem.routes, thresholds_tokens, strict=True)
-    )
+def holds_prompts(problem: Problem, threshold_tokens: float) -> bool:
+    """Whether the pools of a route hold all prompts that a threshold sends there."""
+    route = problem.route
+    return not route.is_split or is_held(problem.classes[0].mix, threshold_tokens, route.limits_tokens)
 
 
 def _joined(problem: Problem, prefill: int, decode: int) -> bool:

@@ -8,7 +8,7 @@ from planner.optimizer.capacity import exact_loads, threshold_loads
 from planner.optimizer.goodput import best_goodput
 from planner.optimizer.least_ttft import least_ttft
 from planner.optimizer.problem import Problem
-from planner.optimizer.routed_capacity import highest_rate, rate_limits
+from planner.optimizer.routed_capacity import highest_req_per_s, rate_limits
 from planner.optimizer.single_route import SLO_GAP, RoutedSolution, best_threshold
 from planner.optimizer.sized import Sizing
 from planner.results import Bottleneck, Sweep
@@ -71,7 +71,7 @@ def bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck,
 
 def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float) -> tuple[Bottleneck, ...]:
     """Pools, links and the promise itself, of which one more unit would raise the goodput, most valuable first."""
-    sizing, (threshold,) = solution.sizing, solution.thresholds_tokens
+    sizing, threshold = solution.sizing, solution.threshold_tokens
     found = [
         (f"pools.{pool.name}.n_instances", "req/s per instance", problem, _one_more_instance(sizing, i), 1.0)
         for i, pool in enumerate(problem.pools)
@@ -92,7 +92,7 @@ def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float)
 
 def routed_ttft_bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck, ...]:
     """Pools and links of which one more unit would bring the first token sooner, in s per unit, most valuable first."""
-    limit, sizing, demand = work_s() + SLO_LIMIT_S, solution.sizing, solution.operating.rate
+    limit, sizing, demand = work_s() + SLO_LIMIT_S, solution.sizing, solution.req_per_s
     found = [
         (f"pools.{pool.name}.n_instances", "s per instance", problem, _one_more_instance(sizing, i))
         for i, pool in enumerate(problem.pools)
@@ -130,8 +130,8 @@ def most_of_sizes(problem: Problem, sizing: Sizing, solution: RoutedSolution) ->
     """Highest rate of fixed sizes, thresholds chosen for it whatever traffic then costs [req/s]."""
     scenario = problem.scenario.model_copy(update={"objective": "max-throughput", "budget_usd_per_hour": None})
     problem = replace(problem, scenario=scenario)
-    threshold = best_threshold(problem, sizing, solution.thresholds_tokens[0])
-    return highest_rate(problem, sizing, exact_loads(problem, (threshold,))).rate
+    threshold = best_threshold(problem, sizing, solution.threshold_tokens)
+    return highest_req_per_s(problem, sizing, exact_loads(problem, threshold))
 
 
 def _most_with_one_more_gbps(problem: Problem, solution: RoutedSolution, link: int) -> float:
@@ -148,13 +148,13 @@ def _one_more_gbps(problem: Problem, sizing: Sizing, link: int) -> tuple[Problem
 
 def sweep(problem: Problem, solution: RoutedSolution) -> Sweep | None:
     """The highest rate by threshold at the sizes of a solution; None unless its route has a threshold to choose."""
-    if len(problem.routes) != 1 or not problem.routes[0].is_split:
+    if not problem.has_one_route or not problem.route.is_split:
         return None
     mix = problem.classes[0].mix
     low, high = mix.support
     grid = np.geomspace(max(low, 1.0), high, N_SWEEP)
-    thresholds = problem.routes[0].held(np.append(grid, np.clip(solution.thresholds_tokens[0], low, high)))
-    loads = threshold_loads(problem, problem.routes[0], thresholds)
+    thresholds = problem.route.held(np.append(grid, np.clip(solution.threshold_tokens, low, high)))
+    loads = threshold_loads(problem, problem.route, thresholds)
     limits = rate_limits(problem, solution.sizing, loads)
     return Sweep(
         threshold_tokens=tuple(thresholds.tolist()),

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.capacity import Loads, exact_loads, first_thresholds, threshold_loads
+from planner.optimizer.capacity import exact_loads, first_thresholds, threshold_loads
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
 from planner.optimizer.problem import Arc, Part, Problem, Stream
-from planner.optimizer.routed_capacity import Operating, highest_rate, rate_limits, spend_of
-from planner.optimizer.routes import Route
+from planner.optimizer.routed_capacity import highest_req_per_s, rate_limits, spend_of
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.sized import Sizing
 from planner.optimizer.solution import Solution, unit_of
@@ -26,17 +25,14 @@ BUDGET_SLACK = 1e-6
 
 @dataclass(frozen=True)
 class RoutedSolution:
-    """Sizes, thresholds and how good they are proven to be."""
+    """Sizes, a threshold and how good they are proven to be."""
 
     sizing: Sizing
-    thresholds_tokens: tuple[float, ...]
-    """Threshold of every route."""
-    loads: tuple[Loads, ...]
-    """Loads of every route at its threshold."""
-    highest: Operating
-    """The most the plan can serve."""
-    operating: Operating
-    """The rate the plan is for."""
+    threshold_tokens: float
+    highest_req_per_s: float
+    """The most the plan can serve [req/s]."""
+    req_per_s: float
+    """The rate the plan is for [req/s]."""
     objective: float
     """Rate [req/s] or spend."""
     bound: float
@@ -58,16 +54,16 @@ def at_threshold(problem: Problem, sizing: Sizing, threshold_tokens: float) -> R
         sizing: instances and ports.
         threshold_tokens: the threshold [tokens].
     """
-    loads = tuple(exact_loads(problem, (threshold_tokens,)))
-    highest, demand = highest_rate(problem, sizing, loads), problem.demand_req_per_s
-    if highest.rate <= 0 or (problem.is_min_cost and demand is not None and highest.rate < demand * (1 - 1e-9)):
+    loads = exact_loads(problem, threshold_tokens)
+    highest, demand = highest_req_per_s(problem, sizing, loads), problem.demand_req_per_s
+    if highest <= 0 or (problem.is_min_cost and demand is not None and highest < demand * (1 - 1e-9)):
         return None
-    operating = highest.scaled_to(demand) if problem.is_min_cost and demand is not None else highest
-    budget = problem.scenario.budget_usd_per_hour
-    if budget is not None and spend_of(problem, sizing, loads, operating) > budget * (1 + BUDGET_SLACK):
+    rate = demand if problem.is_min_cost and demand is not None else highest
+    budget, spend = problem.scenario.budget_usd_per_hour, spend_of(problem, sizing, loads, rate)
+    if budget is not None and spend > budget * (1 + BUDGET_SLACK):
         return None
-    objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else highest.rate
-    return RoutedSolution(sizing, (threshold_tokens,), loads, highest, operating, objective, objective)
+    objective = spend if problem.is_min_cost else highest
+    return RoutedSolution(sizing, threshold_tokens, highest, rate, objective, objective)
 
 
 def best_threshold(problem: Problem, sizing: Sizing, start_tokens: float) -> float:
@@ -79,7 +75,7 @@ def best_threshold(problem: Problem, sizing: Sizing, start_tokens: float) -> flo
         start_tokens: the one to keep where none is to be chosen, or where it decides what use costs [tokens].
     """
     is_free = problem.scenario.routing.threshold_tokens == "free"
-    if not (problem.routes[0].is_split and is_free) or (problem.is_min_cost and problem.charges_use):
+    if not (problem.route.is_split and is_free) or (problem.is_min_cost and problem.charges_use):
         return start_tokens
     return _best_threshold(problem, sizing)
 
@@ -89,7 +85,7 @@ def _best_threshold(problem: Problem, sizing: Sizing) -> float:
 
     Decode does not depend on the threshold: where it alone limits the rate, the threshold still balances prefill.
     """
-    route = problem.routes[0]
+    route = problem.route
     mix = problem.classes[route.request_class].mix
     low, high = mix.support
     grid = route.held(np.concatenate([first_thresholds(problem, route), mix.split_points(low, high, 512)]))
@@ -103,15 +99,10 @@ def _best_threshold(problem: Problem, sizing: Sizing) -> float:
 
 
 def _best_index(problem: Problem, sizing: Sizing, thresholds: NDArray[np.float64]) -> int:
-    route = problem.routes[0]
+    route = problem.route
     limits = rate_limits(problem, sizing, threshold_loads(problem, route, thresholds))
     decode = problem.pools[route.decode].name
     return first_largest(np.min([limit for name, limit in limits.items() if name != decode], axis=0))
-
-
-def has_one_route(problem: Problem) -> bool:
-    """Whether all requests take one route, so that closed forms say what sizes serve."""
-    return problem.is_routed and len(problem.routes) == 1
 
 
 def at_best_threshold(
@@ -137,23 +128,23 @@ def at_best_threshold(
 
 
 def solution_of_routes(problem: Problem, routed: RoutedSolution) -> Solution:
-    """Thresholds and rates by route as what happens in every period.
+    """The threshold and the rate of a plan as what happens in every period.
 
     Args:
-        problem: a problem that `is_routed`.
-        routed: its sizes, and a threshold and a rate for every route.
+        problem: a problem with one route.
+        routed: its plan.
     """
-    flows, decodings = _flows(problem, routed), _decodings(problem, routed)
-    sizes = routed.sizing.n_instances
-    unit = unit_of(problem)
+    sizes, unit, route = routed.sizing.n_instances, unit_of(problem), problem.route
+    stream = problem.streams.index(Stream(route.request_class, problem.pools[route.decode].site))
+    flows, decodings = _flows(problem, routed, stream), (Decoding(stream, route.decode, routed.req_per_s),)
     return Solution(
         operations=tuple(PeriodOperation(p, sizes, flows, decodings) for p in range(len(problem.periods))),
         ports=routed.sizing.n_ports,
-        scale=routed.operating.rate / problem.mean_req_per_s,
+        scale=routed.req_per_s / problem.mean_req_per_s,
         objective=routed.objective / unit,
         bound=routed.bound / unit,
         target=_target(problem, routed),
-        highest_req_per_s=routed.highest.rate,
+        highest_req_per_s=routed.highest_req_per_s,
         goodput_req_per_s=routed.goodput,
         routed=routed,
     )
@@ -164,34 +155,16 @@ def _target(problem: Problem, routed: RoutedSolution) -> float:
     return CAPACITY_TARGET if routed.goodput is None and not problem.is_min_ttft else ROUNDING * SLO_GAP
 
 
-def _flows(problem: Problem, routed: RoutedSolution) -> tuple[Flow, ...]:
-    """What every prefill pool takes of every stream."""
-    rates: dict[tuple[int, Part, Arc, float], float] = {}
-    for route, rate, t in zip(problem.routes, routed.operating.route_rates, routed.thresholds_tokens, strict=True):
-        stream = _stream(problem, route)
-        mix = problem.classes[route.request_class].mix
-        long = float(mix.long_fraction(t))
-        ends: tuple[tuple[Part, int | None, int | None, float], ...] = (
-            ("long", route.long, route.long_link, long),
-            ("short", route.short, route.short_link, 1.0 - long),
-        )
-        for part, pool, link, fraction in ends:
-            if pool is not None and rate > 0 and fraction > ROUNDING_OF_SUMS:
-                key = stream, part, Arc(pool, link), t
-                rates[key] = rates.get(key, 0.0) + rate
-    return tuple(Flow(*key, rate) for key, rate in rates.items())
-
-
-def _stream(problem: Problem, route: Route) -> int:
-    """The stream that a route takes requests of."""
-    return problem.streams.index(Stream(route.request_class, problem.pools[route.decode].site))
-
-
-def _decodings(problem: Problem, routed: RoutedSolution) -> tuple[Decoding, ...]:
-    """What every decode pool takes of every stream."""
-    rates: dict[tuple[int, int], float] = {}
-    for route, rate in zip(problem.routes, routed.operating.route_rates, strict=True):
-        stream = _stream(problem, route)
-        if rate > 0:
-            rates[stream, route.decode] = rates.get((stream, route.decode), 0.0) + rate
-    return tuple(Decoding(*key, rate) for key, rate in rates.items())
+def _flows(problem: Problem, routed: RoutedSolution, stream: int) -> tuple[Flow, ...]:
+    """What every prefill pool takes of the stream."""
+    route, t = problem.route, routed.threshold_tokens
+    long = float(problem.classes[route.request_class].mix.long_fraction(t))
+    ends: tuple[tuple[Part, int | None, int | None, float], ...] = (
+        ("long", route.long, route.long_link, long),
+        ("short", route.short, route.short_link, 1.0 - long),
+    )
+    return tuple(
+        Flow(stream, part, Arc(pool, link), t, routed.req_per_s)
+        for part, pool, link, fraction in ends
+        if pool is not None and fraction > ROUNDING_OF_SUMS
+    )

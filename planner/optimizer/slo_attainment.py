@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import first_intervals
-from planner.optimizer.delays import Asked, admission_wait, link_bytes_per_s, places_waits, stretched
+from planner.optimizer.delays import Asked, link_bytes_per_s, places_waits, stretched
 from planner.optimizer.fleet_streams import FleetStreams, Stream
 from planner.optimizer.known_late import Late, Queue
 from planner.optimizer.problem import Part, Problem
@@ -105,7 +105,7 @@ class FleetUnderSlo:
         """
         if self._shares_a_link:
             return self._journeys(low_tokens, high_tokens, req_per_s).late_fraction(self.slo_ttft_s)
-        if self._admission(req_per_s) is None:
+        if self.admission_wait(req_per_s) is None:
             return 1.0
         return sum(self._late_in(part, end, req_per_s) for part, end in self._ends(low_tokens, high_tokens))
 
@@ -124,7 +124,7 @@ class FleetUnderSlo:
         allowed, ends = self.late_allowed + ROUNDING, self._ends(low_tokens, high_tokens)
         if self._shares_a_link:
             return self.late_fraction(low_tokens, high_tokens, req_per_s) <= allowed
-        if self._admission(req_per_s) is None:
+        if self.admission_wait(req_per_s) is None:
             return False
         late = {part: self.problem.known_late.least(self._queue(part), end, req_per_s) for part, end in ends}
         for part, end in ends:
@@ -136,7 +136,7 @@ class FleetUnderSlo:
     def _late_in(self, part: Part, end_tokens: float, req_per_s: float) -> float:
         """Fraction of all requests that are late beyond a threshold, or up to it, with a link of their own."""
         key, stream = (part, end_tokens, req_per_s), self.streams.stream(part, end_tokens)
-        admission = self._admission(req_per_s)
+        admission = self.admission_wait(req_per_s)
         if stream is None or admission is None:
             return 0.0 if stream is None else stream.share_fraction
         if key not in self._lates:
@@ -232,7 +232,7 @@ class FleetUnderSlo:
         streams = [stream for stream in found if stream is not None]
         stretches = {link: self._stretch(link, streams, req_per_s) for link in {stream.link for stream in streams}}
         paths = tuple((s.share_fraction, self._path(s, req_per_s, stretches[s.link])) for s in streams)
-        return _Journeys(self._admission(req_per_s), paths)
+        return _Journeys(self.admission_wait(req_per_s), paths)
 
     def _stretch(self, link: int | None, streams: Sequence[Stream], req_per_s: float) -> Stretch:
         """The factor by which sharing stretches the transfers of some streams, alone on a link."""
@@ -244,7 +244,7 @@ class FleetUnderSlo:
         share = sum(stream.share_fraction for stream in mine)
         return link_stretch(senders, n_layers, split_scv(self.problem.classes[0].arrival_scv, min(share, 1.0)))
 
-    def _admission(self, req_per_s: float) -> Wait | None:
+    def admission_wait(self, req_per_s: float) -> Wait | None:
         """The wait for a place in the decode batches; None without steady state."""
         if req_per_s not in self._known_admissions:
             asked, decode = [Asked.of(self.problem.classes[0], 1.0)], self._route.decode
@@ -317,7 +317,7 @@ class FleetUnderSlo:
 
     @property
     def _route(self) -> Route:
-        return self.problem.routes[0]
+        return self.problem.route
 
     @cached_property
     def _lates(self) -> dict[tuple[Part, float, float], float]:
@@ -342,7 +342,7 @@ def least_slo_ttft_s(problem: Problem, sizing: Sizing) -> float:
         Seconds.
     """
     fleet = FleetUnderSlo(problem, sizing)
-    return min(fleet.unloaded_percentile_s(float(t)) for t in first_intervals(problem, problem.routes[0])[1])
+    return min(fleet.unloaded_percentile_s(float(t)) for t in first_intervals(problem, problem.route)[1])
 
 
 def least_decode_instances(problem: Problem, req_per_s: float, most: int) -> int:
@@ -360,7 +360,7 @@ def least_decode_instances(problem: Problem, req_per_s: float, most: int) -> int
     Returns:
         Instances; `most` where even those are too few.
     """
-    route, decode = problem.routes[0], problem.routes[0].decode
+    route, decode = problem.route, problem.route.decode
     fleet = FleetUnderSlo(problem, Sizing((0,) * len(problem.pools), tuple((0,) * len(k.tiers) for k in problem.links)))
     pools = [pool for pool in (route.long, route.short) if pool is not None]
     least_s = np.min([fleet.streams.service_s(pool) for pool in pools], axis=0)
@@ -368,7 +368,7 @@ def least_decode_instances(problem: Problem, req_per_s: float, most: int) -> int
     while high - low > 1:
         n = (low + high) // 2
         sizing = Sizing(tuple(n if i == decode else 0 for i in range(len(problem.pools))), fleet.sizing.n_ports)
-        admission = admission_wait(problem, sizing, decode, (req_per_s,))
+        admission = FleetUnderSlo(problem, sizing).admission_wait(req_per_s)
         meets_slo = False
         if admission is not None:
             path = Path.of(1.0, least_s, fleet.streams.weights, NO_WAIT, 0.0, admission)

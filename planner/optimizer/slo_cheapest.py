@@ -133,7 +133,7 @@ class _CostOrder:
 
     def grown(self, sizing: Sizing) -> Sizing:
         """Sizes that do not reach the demand, with as many more instances of each pool as do not help."""
-        decode = self.problem.routes[0].decode
+        decode = self.problem.route.decode
         for pool in sorted(range(len(self.problem.pools)), key=lambda i: i != decode):
             most = self.problem.pools[pool].max_instances
             tried, step = most, 1
@@ -182,7 +182,7 @@ def _with(sizing: Sizing, pool: int, n: int) -> Sizing:
 def _too_few_decode(problem: Problem, demand: float) -> Iterator[Sizing]:
     """The largest sizes that are settled because their decode pool alone breaks the promise."""
     limits = [pool.max_instances for pool in problem.pools]
-    decode = problem.routes[0].decode
+    decode = problem.route.decode
     least = least_decode_instances(problem, demand, limits[decode])
     if least > 1:
         n = (least - 1 if i == decode else most for i, most in enumerate(limits))
@@ -191,13 +191,13 @@ def _too_few_decode(problem: Problem, demand: float) -> Iterator[Sizing]:
 
 def _of_less_use(problem: Problem, sizing: Sizing, best: RoutedSolution) -> RoutedSolution:
     """The cheapest plan of some sizes, over a grid of thresholds that keep the promise; or the best so far."""
-    fleet, rate = FleetUnderSlo(problem, sizing), best.operating.rate
+    fleet, rate = FleetUnderSlo(problem, sizing), best.req_per_s
     plans = [
         solution(problem, sizing, Goodput(rate, float(t), rate), rate)
-        for t in first_intervals(problem, problem.routes[0])[1]
+        for t in first_intervals(problem, problem.route)[1]
     ]
     for plan in largest_first((p for p in plans if exceeds(best.objective, p.objective)), lambda p: -p.objective):
-        t, most = plan.thresholds_tokens[0], plan.highest.rate * MOST_BUSY
+        t, most = plan.threshold_tokens, plan.highest_req_per_s * MOST_BUSY
         if most >= rate and fleet.late_fraction(t, t, rate) <= fleet.late_allowed:
             return replace(plan, goodput=max(fleet.goodput_at(t, most, rate), rate))
     return best

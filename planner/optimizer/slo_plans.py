@@ -9,7 +9,7 @@ from planner.optimizer.capacity import exact_loads
 from planner.optimizer.goodput import MOST_BUSY, Goodput, capacity_under_slo
 from planner.optimizer.problem import Problem
 from planner.optimizer.roots import EXACT
-from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_per_hour, spend_of
+from planner.optimizer.routed_capacity import highest_req_per_s, rent_usd_per_hour, spend_of
 from planner.optimizer.single_route import RoutedSolution
 from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo
@@ -19,22 +19,20 @@ def solution(problem: Problem, sizing: Sizing, found: Goodput, rate: float) -> R
     """The plan of some sizes at the threshold of their goodput, for a rate."""
     if not problem.is_min_cost:
         sizing = _with_cheapest_ports(problem, sizing, found)
-    loads = tuple(exact_loads(problem, (found.threshold_tokens,)))
-    highest = highest_rate(problem, sizing, loads)
-    operating = Operating(rate, (rate,))
-    objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else rate
-    thresholds = (found.threshold_tokens,)
-    return RoutedSolution(sizing, thresholds, loads, highest, operating, objective, objective, goodput=found.rate)
+    t, loads = found.threshold_tokens, exact_loads(problem, found.threshold_tokens)
+    objective = spend_of(problem, sizing, loads, rate) if problem.is_min_cost else rate
+    highest = highest_req_per_s(problem, sizing, loads)
+    return RoutedSolution(sizing, t, highest, rate, objective, objective, goodput=found.rate)
 
 
 def with_exact_goodput(problem: Problem, plan: RoutedSolution) -> RoutedSolution:
     """A plan with the goodput of its sizes at its threshold to the last digit that is printed, as any search has it."""
-    t, known = plan.thresholds_tokens[0], plan.goodput or 0.0
+    t, known = plan.threshold_tokens, plan.goodput or 0.0
     most = capacity_under_slo(problem, plan.sizing, np.array([t]), np.array([t]))[0]
     rate = FleetUnderSlo(problem, plan.sizing).goodput_at(t, most, known, EXACT)
     if rate <= known:
         return plan
-    same = solution(problem, plan.sizing, Goodput(rate, t, rate), plan.operating.rate if problem.is_min_cost else rate)
+    same = solution(problem, plan.sizing, Goodput(rate, t, rate), plan.req_per_s if problem.is_min_cost else rate)
     return replace(same, bound=plan.bound if problem.is_min_cost else max(plan.bound, rate))
 
 
@@ -44,9 +42,9 @@ def _with_cheapest_ports(problem: Problem, sizing: Sizing, found: Goodput) -> Si
         return sizing
     choices = [product(*(range(m + 1) for m in ports)) for ports in sizing.n_ports]
     options = [replace(sizing, n_ports=ports) for ports in product(*choices)]
-    loads = exact_loads(problem, (found.threshold_tokens,))
+    loads = exact_loads(problem, found.threshold_tokens)
     for option in sorted(options, key=lambda option: _port_spend(problem, option)):
-        if highest_rate(problem, option, loads).rate * MOST_BUSY >= found.rate * (1 - 1e-9):
+        if highest_req_per_s(problem, option, loads) * MOST_BUSY >= found.rate * (1 - 1e-9):
             fleet, t = FleetUnderSlo(problem, option), found.threshold_tokens
             if fleet.late_fraction(t, t, found.rate) <= fleet.late_allowed:
                 return option

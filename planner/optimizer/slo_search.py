@@ -14,7 +14,7 @@ from planner.optimizer.goodput import best_goodput_up_to
 from planner.optimizer.least_ttft import LeastTtftFleet, filled_with_budget, floor_s, least_ttft_up_to, trimmed
 from planner.optimizer.network.proposals import Proposals
 from planner.optimizer.problem import Problem
-from planner.optimizer.routed_capacity import Operating, highest_rate
+from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.single_route import SLO_GAP, RoutedSolution
 from planner.optimizer.sized import Sizing
@@ -123,14 +123,11 @@ def _serving(proposals: Proposals, demand: float, n_fathomed: int, deadline: flo
 
 
 def _least_ttft_solution(problem: Problem, sizing: Sizing, found: LeastTtftFleet, bound_s: float) -> RoutedSolution:
-    demand, thresholds = problem.demand_req_per_s or 0.0, (found.threshold_tokens,)
+    demand, t = problem.demand_req_per_s or 0.0, found.threshold_tokens
     sizing = trimmed(problem, sizing, found, demand)
-    ttft_s = FleetUnderSlo(problem, sizing).percentile_s(*thresholds, *thresholds, demand)
-    loads = tuple(exact_loads(problem, thresholds))
-    highest = highest_rate(problem, sizing, loads)
-    return RoutedSolution(
-        sizing, thresholds, loads, highest, Operating(demand, (demand,)), ttft_s, min(bound_s, ttft_s)
-    )
+    ttft_s = FleetUnderSlo(problem, sizing).percentile_s(t, t, demand)
+    highest = highest_req_per_s(problem, sizing, exact_loads(problem, t))
+    return RoutedSolution(sizing, t, highest, demand, ttft_s, min(bound_s, ttft_s))
 
 
 def _filled(problem: Problem, sizing: Sizing) -> Sizing:

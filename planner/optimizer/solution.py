@@ -37,7 +37,7 @@ class Solution:
     always: "Solution | None" = None
     """Where pools are rented by the period: the best plan with all of them rented at all times; None where none is."""
     routed: "RoutedSolution | None" = None
-    """Where the problem `is_routed`: thresholds and rates by route."""
+    """Where the problem `has_one_route`: the threshold and the rate."""
 
     @property
     def gap(self) -> float:

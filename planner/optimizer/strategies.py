@@ -18,7 +18,6 @@ from planner.optimizer.single_route import (
     CAPACITY_GAP,
     CAPACITY_TARGET,
     at_best_threshold,
-    has_one_route,
     solution_of_routes,
 )
 from planner.optimizer.sized import Sizing, sized_problem
@@ -81,7 +80,7 @@ def searched(
             if peak is not None and (found is None or whole is not None):
                 return whole
         wider = _wider(problem)
-        if wider is not None and problem.is_routed:  # to which wide limits make no difference
+        if wider is not None and problem.has_one_route:  # to which wide limits make no difference
             return _searched(wider, time_limit_s, gap, laxer, most_sizings)
         found = _searched(problem, max(deadline - work_s(), LEAST_TIME_S), gap, laxer, most_sizings)
         if wider is not None and _is_bound(problem, wider, found):
@@ -138,7 +137,7 @@ def _searched(
     problem: Problem, time_limit_s: float, gap: float, laxer: Solution | None, most_sizings: int
 ) -> Solution | None:
     """The same of a problem that nothing excludes at once."""
-    if problem.is_routed and not problem.is_capacity_only:
+    if problem.has_one_route and not problem.is_capacity_only:
         routed = routed_search(problem, time_limit_s, most_sizings)
         return None if routed is None else solution_of_routes(problem, routed)
     if problem.is_capacity_only:
@@ -149,7 +148,7 @@ def _searched(
 
 def _at_highest_rate(problem: Problem, found: Solution, time_limit_s: float) -> Solution:
     """The same sizes with the thresholds under which they serve most, where those decide nothing else."""
-    if has_one_route(problem):
+    if problem.has_one_route:
         threshold = next(flow.threshold_tokens for flow in found.operations[0].flows)
         best = at_best_threshold(problem, Sizing(found.operations[0].n_instances, found.ports), threshold, found.bound)
         return best or found

@@ -89,7 +89,7 @@ class Planner:
 
     def _note(self, problem: Problem, gap: float) -> None:
         """A gap that is too wide to pass over."""
-        if not problem.is_routed:
+        if not problem.is_plain:
             self.gaps.append(gap)
 
     def _check_time(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import PoolSpec, Problem, Solution, explained, optimize, optimized, planning_problem, solved
 from planner.optimizer.capacity import threshold_loads
-from planner.optimizer.routed_capacity import highest_rate
+from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.sized import Sizing
 from planner.optimizer.together.question import question_of
 from planner.results import Case, CaseFront, ComparedPlan, Executed, LengthProfile, Plan, ServiceCurve
@@ -65,13 +65,13 @@ def build_case(
         case = _case_together(scenario, variants, data_dirs, time_limit_s, say)
         return _shown(case, scenario, fronts, data_dirs, time_limit_s)
     problem = planning_problem(scenario, data_dirs)
-    is_routed, of_plan = problem.is_routed, time_limit_s
-    if not is_routed:
+    is_plain, of_plan = problem.is_plain, time_limit_s
+    if not is_plain:
         _check_is_shown(scenario)
         time_limit_s = max(time_limit_s, NETWORK_LIMIT_S)
     plan, problem, solution = _plan_of(problem, data_dirs, time_limit_s, say)
     other = None
-    if is_routed:
+    if is_plain:
         plan = plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs, problem)})
         other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
     compared = _compared(scenario, variants, data_dirs, time_limit_s, say)
@@ -93,7 +93,7 @@ def build_case(
         claims=claim_results(scenario.claims, plans, scenario.name),
         break_even=break_evens(scenario, data_dirs, time_limit_s, say, keep),
         not_varied=not_varied(scenario),
-        price_ratios=price_ratios(problem, plan) if is_routed else None,
+        price_ratios=price_ratios(problem, plan) if is_plain else None,
         executed=_executed(problem, solution, plan, plans["mean-length"], data_dirs, say),
         hours=hours_of(problem, solution, hours.factors) if hours else (),
         hours_source=hours.source if hours else "",
@@ -164,7 +164,7 @@ def _plan_of(
         from planner.executor import RunQuestion  # the executor takes its time to load
         from planner.studies.kept import kept
 
-        question = RunQuestion(N_REQUESTS if problem.is_routed else N_OF_PERIOD, most_requests=MOST_REQUESTS)
+        question = RunQuestion(N_REQUESTS if problem.is_plain else N_OF_PERIOD, most_requests=MOST_REQUESTS)
         found = kept(problem.scenario, question, data_dirs, time_limit_s, say, is_patient=True)
         return found.plan, found.problem, found.solution
     solution = solved(problem, time_limit_s)
@@ -215,7 +215,7 @@ def _executed(
 
 def _curved(problem: Problem) -> list[tuple[str, PoolSpec]]:
     """Prefill pools by what their curves are called: by name, or where there are many by what sets them apart."""
-    if problem.is_routed:
+    if problem.is_plain:
         return [(pool.name, pool) for pool in problem.pools if pool.is_prefill]
     return _apart(problem.scenario, problem.pools)
 
@@ -277,15 +277,15 @@ def _comparison(
 
 def _shortfall(problem: Problem, mean_length: Plan | None) -> float | None:
     """How far the sizes and threshold of the mean-length plan fall short of its rate under exact work."""
-    if mean_length is None or mean_length.threshold_tokens is None or len(problem.routes) != 1:
+    if mean_length is None or mean_length.threshold_tokens is None or not problem.has_one_route:
         return None
     exact = _with_rule(problem, "expected-work")
     sizing = Sizing(
         tuple(mean_length.pool(pool.name).n_instances for pool in problem.pools),
         tuple(link.ports_by_tier for link in mean_length.links),
     )
-    loads = threshold_loads(exact, exact.routes[0], np.array([mean_length.threshold_tokens]))
-    return 1 - highest_rate(exact, sizing, [loads]).rate / mean_length.max_throughput_req_per_s
+    loads = threshold_loads(exact, exact.route, np.array([mean_length.threshold_tokens]))
+    return 1 - highest_req_per_s(exact, sizing, loads) / mean_length.max_throughput_req_per_s
 
 
 def length_profile(mixes: Mixes) -> LengthProfile:

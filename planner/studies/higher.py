@@ -59,7 +59,7 @@ def _most(search: Search, kept: Tried) -> float:
     """Multiple of the rate of a plan that it may serve at most: of a demand that is asked for not more than that."""
     plan, demand = kept.plan, search.scenario.demand_req_per_s
     most = NEARLY_FULL * plan.max_throughput_req_per_s
-    if demand is not None and kept.stated.is_routed:
+    if demand is not None and kept.stated.is_plain:
         most = min(most, demand)
     return max(most / plan.throughput_req_per_s, 1.0)
 

@@ -75,7 +75,7 @@ def plan_to_run(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s
         return optimize(scenario, data_dirs, time_limit_s)
     problem = planning_problem(scenario, data_dirs)
     plan = sketched(problem, solved(problem, time_limit_s))
-    return plan if problem.is_routed else plan.model_copy(update={"periods": ()})
+    return plan if problem.is_plain else plan.model_copy(update={"periods": ()})
 
 
 def planned_together(found: Together) -> Planned:

@@ -182,8 +182,8 @@ def as_stated(search: Search, handed: Handed, problem: Problem, found: Solution)
     as_known = modelled(as_run)
     known = problem if problem.scenario == as_known else search.problem(as_known)
     ratio = handed.claimed_fraction / handed.demand_factor
-    rate = planned_at(problem, found).throughput_req_per_s * ratio if known.is_routed else None
-    served = found if known.is_routed or ratio == 1 else found.at(ratio)
+    rate = planned_at(problem, found).throughput_req_per_s * ratio if known.is_plain else None
+    served = found if known.is_plain or ratio == 1 else found.at(ratio)
     plan = sketched(known, served, rate)
     if ratio > 1:
         plan = plan.model_copy(update={"goodput_req_per_s": plan.throughput_req_per_s})

@@ -13,7 +13,7 @@ from planner.notes import Note, note
 from planner.optimizer import Outcome, Problem, Solution, outcome, planning_problem, searched
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.goodput import best_goodput, capacity_under_slo
-from planner.optimizer.routed_capacity import highest_rate
+from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.routes import holds_prompts
 from planner.optimizer.sensitivity import most_of_sizes
 from planner.optimizer.service_times import pool_stack
@@ -145,7 +145,7 @@ def _kept_fractions(
     if routed is None:
         share = _kept_of_network(problem, stated.solution, time_limit_s)
         return share, share
-    if len(problem.routes) != len(routed.thresholds_tokens):  # a pool no longer holds what it was sent
+    if not problem.has_one_route:  # a pool no longer holds what it was sent
         return None, None
     problem = replace(problem, scenario=problem.scenario.model_copy(update={"budget_usd_per_hour": None}))
     wanted = problem.demand_req_per_s or stated.fleet.throughput_req_per_s
@@ -160,13 +160,13 @@ def _kept_rate(problem: Problem, solution: RoutedSolution) -> float:
 
     Nothing, where a pool cannot hold a prompt that a threshold sends there.
     """
-    if not holds_prompts(problem, solution.thresholds_tokens):
+    t = solution.threshold_tokens
+    if not holds_prompts(problem, t):
         return 0.0
     if not _promises(problem):
-        return highest_rate(problem, solution.sizing, exact_loads(problem, solution.thresholds_tokens)).rate
-    at = np.array(solution.thresholds_tokens)
-    most = capacity_under_slo(problem, solution.sizing, at, at)[0]
-    return FleetUnderSlo(problem, solution.sizing).goodput_at(float(at[0]), most)
+        return highest_req_per_s(problem, solution.sizing, exact_loads(problem, t))
+    most = capacity_under_slo(problem, solution.sizing, np.array([t]), np.array([t]))[0]
+    return FleetUnderSlo(problem, solution.sizing).goodput_at(t, most)
 
 
 def _retuned_rate(problem: Problem, solution: RoutedSolution, time_limit_s: float) -> float:

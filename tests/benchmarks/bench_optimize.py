@@ -69,7 +69,7 @@ def phases() -> None:
         "planned_at (latency, cost)": lambda: planned_at(problem, solution),
         "baselines": lambda: baselines(problem, fleet, 60.0),
         "bottlenecks": lambda: bottlenecks(problem, routed),
-        "free_routing": lambda: free_routing(problem, solution, routed.highest.rate),
+        "free_routing": lambda: free_routing(problem, solution, routed.highest_req_per_s),
         "sweep": lambda: sweep(problem, routed),
     }
     for what, work in steps.items():
@@ -100,9 +100,10 @@ def against_enumeration() -> None:
     """The mixed-integer model beside the exhaustive search it is tested against."""
     import numpy as np
 
-    from planner.optimizer import exhaustive_search, planning_problem, searched
+    from planner.optimizer import planning_problem, searched
     from planner.scenario import read_scenario
     from tests.builders import Draw, problem_of
+    from tests.exhaustive_search import exhaustive_search
 
     print("\nsearch (with a proof) beside enumeration (2,001 thresholds, no proof)")
     reference = planning_problem(read_scenario("prfaas-paper"))

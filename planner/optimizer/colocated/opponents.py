@@ -274,7 +274,7 @@ def _fleet(problem: Problem, sized: _Sized, promise: Promise) -> dict[str, Any]:
     """The fields of a fleet at the rate that it is stated at."""
     one, n = sized.one, sized.n
     demand = problem.demand_req_per_s
-    is_stated = problem.is_routed or problem.must_serve_req_per_s is not None
+    is_stated = problem.is_plain or problem.must_serve_req_per_s is not None
     rate = min(demand, sized.most_req_per_s) if is_stated and demand is not None else sized.most_req_per_s
     return {
         "threshold_tokens": None,

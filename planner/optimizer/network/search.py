@@ -38,7 +38,7 @@ from planner.optimizer.network.ruin_and_recreate import is_separable_by_period
 from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
-from planner.optimizer.single_route import at_best_threshold, has_one_route
+from planner.optimizer.single_route import at_best_threshold
 from planner.optimizer.sized import Sizing
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.optimizer.time_limit import nothing_found
@@ -247,7 +247,7 @@ def _plans_from_relaxation(
 
     Where closed forms say what sizes serve, the plan of the chosen sizes does.
     """
-    if state.problem.is_capacity_only and has_one_route(state.problem) and not state.problem.charges_use:
+    if state.problem.is_capacity_only and state.problem.has_one_route and not state.problem.charges_use:
         _plan_of_sizes(state, program, found)
         if state.best is not None:
             return

@@ -124,7 +124,7 @@ class Fleets:
         if solution is None:
             return Served(own, None, 0.0)
         most, demand = solution.scale * own.mean_req_per_s, self.demand_req_per_s
-        if own.is_routed and demand is not None and most >= self.enough * demand and own.charges_use:
+        if own.is_plain and demand is not None and most >= self.enough * demand and own.charges_use:
             return replace(self._cheapest(own, demand) or _with_all_ports(own, solution, most), most_req_per_s=most)
         if demand is not None and most < self.enough * demand <= solution.bound * own.mean_req_per_s:
             return self._cheapest(own, demand) or _with_all_ports(own, solution, most)

@@ -8,7 +8,7 @@ from planner.errors import InputError, Problem
 from planner.optimizer import Problem as Question
 from planner.optimizer import Solution, explained, planning_problem, solved
 from planner.optimizer.capacity import exact_loads
-from planner.optimizer.routed_capacity import highest_rate
+from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.sized import Sizing
 from planner.optimizer.time_limit import TimeLimit
@@ -77,7 +77,7 @@ def explorer(
         plan=plan,
         tables=tables,
         fronts=() if reach is None else (reach,),
-        price_ratios=price_ratios(problem, plan) if problem.is_routed else None,
+        price_ratios=price_ratios(problem, plan) if problem.is_plain else None,
         inputs=input_notes(scenario, {pool.key: pool.rates for pool in problem.pools}),
         sources=scenario.sources,
         notes=scenario.notes,
@@ -139,7 +139,7 @@ def solution_of_plan(problem: Question, plan: Plan) -> Solution | None:
         plan: its plan.
     """
     ports = ports_of_plan(problem, plan)
-    route, mix = problem.routes[0], problem.classes[0].mix
+    route, mix = problem.route, problem.classes[0].mix
     threshold = plan.threshold_tokens
     if threshold is None:
         threshold = mix.support[1] if route.long is None else -1.0
@@ -147,10 +147,7 @@ def solution_of_plan(problem: Question, plan: Plan) -> Solution | None:
     if ports is None:
         return None
     sizing = Sizing(tuple(n_instances.get(pool.name, 0) for pool in problem.pools), ports)
-    loads = exact_loads(problem, [threshold])
-    highest = highest_rate(problem, sizing, loads)
-    here = highest.scaled_to(plan.throughput_req_per_s)
-    routed = RoutedSolution(
-        sizing, (threshold,), tuple(loads), highest, here, here.rate, here.rate, plan.goodput_req_per_s
-    )
+    loads = exact_loads(problem, threshold)
+    highest, rate = highest_req_per_s(problem, sizing, loads), plan.throughput_req_per_s
+    routed = RoutedSolution(sizing, threshold, highest, rate, rate, rate, plan.goodput_req_per_s)
     return solution_of_routes(problem, routed)

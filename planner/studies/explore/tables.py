@@ -19,7 +19,6 @@ from planner.optimizer.network.period_operation import (
     kinds_of,
     link_gbps,
 )
-from planner.optimizer.routed_capacity import single_route
 from planner.optimizer.routes import Route
 from planner.queueing import Service, Wait, split_scv
 from planner.queueing.waits import gigc_waits
@@ -96,7 +95,7 @@ class Turned:
 
 def can_turn(problem: Problem) -> bool:
     """Whether a plan has one route, of which a few numbers say all."""
-    return problem.is_routed and single_route(problem) and len(problem.periods) == 1
+    return problem.has_one_route and len(problem.periods) == 1
 
 
 def thresholds(turned: Turned) -> tuple[Array, Array]:
@@ -104,7 +103,7 @@ def thresholds(turned: Turned) -> tuple[Array, Array]:
     planned = turned.planned_tokens
     if not turned.is_split:
         return np.array([planned]), np.array([planned])
-    mix, route = turned.problem.classes[0].mix, turned.problem.routes[0]
+    mix, route = turned.problem.classes[0].mix, turned.problem.route
     stated = np.array([planned])
     nodes = _between(mix.threshold_grid(round((N_NODES - 1) / (1 - 2 * LEAST_PART)) + 1), mix, route)
     fine = _between(mix.threshold_grid(N_FINE), mix, route)
@@ -188,7 +187,7 @@ def _links(problem: Problem, solution: Solution, at: Sequence[PeriodOperation]) 
 
 
 def _pools(turned: Turned, at: Sequence[PeriodOperation], fine: Array, nodes: Array) -> list[PoolTable]:
-    problem, decode = turned.problem, turned.problem.routes[0].decode
+    problem, decode = turned.problem, turned.problem.route.decode
     work = np.array([busy_instances(problem, one) for one in at]).T
     long = np.array([float(problem.classes[0].mix.long_fraction(t)) for t in fine])
     taken = {decode: np.ones_like(long)}
@@ -240,7 +239,7 @@ def _kinds(turned: Turned, flow: Flow, threshold_tokens: float) -> Kinds:
 def _paths(turned: Turned, pools: Sequence[PoolTable], nodes: Array) -> Iterator[PathTable]:
     """The way through every prefill pool."""
     names = [pool.name for pool in pools]
-    decode = names.index(turned.problem.pools[turned.problem.routes[0].decode].name)
+    decode = names.index(turned.problem.pools[turned.problem.route.decode].name)
     for flow in turned.operation.flows:
         at = [_kinds(turned, flow, float(t)) for t in nodes]
         prefill = names.index(turned.problem.pools[flow.arc.pool].name)

@@ -42,14 +42,14 @@ def exhaustive_search(problem: Problem, n_thresholds: int = 2001) -> Exhaustive:
     Source:
         Enumeration; the paper finds its own optimum by such a grid search.
     """
-    if len(problem.routes) != 1:
+    if not problem.has_one_route:
         raise ValueError("exhaustive search covers one class with one route")
     mix = problem.classes[0].mix
     low, high = mix.support
     fixed = problem.scenario.routing.threshold_tokens
     every = np.concatenate([[-1.0, low, high], mix.split_points(low, high, n_thresholds)])
-    thresholds = problem.routes[0].held(every)
-    if problem.routes[0].is_split and fixed != "free":
+    thresholds = problem.route.held(every)
+    if problem.route.is_split and fixed != "free":
         thresholds = np.array([float(fixed)])
     work = _work_per_request(problem, thresholds)
     ceiling = _link_ceiling(problem, thresholds)
@@ -93,7 +93,7 @@ def _work_per_request(problem: Problem, thresholds: np.ndarray) -> list[np.ndarr
 
 def _link_ceiling(problem: Problem, thresholds: np.ndarray) -> np.ndarray:
     """Rate that the largest link allows, by threshold."""
-    route, mix = problem.routes[0], problem.classes[0].mix
+    route, mix = problem.route, problem.classes[0].mix
     if route.long is None or route.long_link is None:
         return np.full_like(thresholds, np.inf)
     link, kv = problem.links[route.long_link], problem.pools[route.long].rates.kv_bytes
