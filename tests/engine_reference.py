@@ -6,7 +6,8 @@ from math import inf
 
 import numpy as np
 
-from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes
+from planner.executor.engine import EngineLoad
+from planner.executor.passes import EngineRules, PassTimes
 
 
 @dataclass
@@ -82,9 +83,10 @@ class Reference:
         self.to_come = list(range(shape))
         self.now_s, self.n_passes, self.unseen, self.passes = 0.0, 0, 0, []
         arrivals = np.broadcast_to(load.arrivals_s, shape)
-        for _ in range(shape if load.concurrency is None else min(load.concurrency, shape)):
-            self.send(float(arrivals[self.to_come[0]]))
         self.closed = load.concurrency is not None
+        for _ in range(shape if load.concurrency is None else min(load.concurrency, shape)):
+            while self.to_come and not self.send(float(arrivals[self.to_come[0]])) and self.closed:
+                pass
 
     def send(self, at_s: float) -> bool:
         index = self.to_come.pop(0)
@@ -193,10 +195,6 @@ class Reference:
                 budget -= 1
             else:
                 budget -= self.chunk(replica, s, budget)
-
-    def busy_s(self, until_s: float) -> float:
-        """Seconds in passes up to a moment."""
-        return sum(min(max(until_s - began, 0.0), seconds) for began, seconds in self.passes)
 
     def chunk(self, replica: Replica, s: Sequence, budget: int) -> int:
         n = s.prompt + s.made - s.computed

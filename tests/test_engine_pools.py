@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.executor.engine.run import EngineLoad, EngineRules, engine_run
+from planner.executor.engine import EngineLoad, engine_run
+from planner.executor.passes import EngineRules
 from tests.engine_cases import linear_times, mixed, rules
 
 CLOSE = pytest.approx

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engine_run
+from planner.executor.engine import EngineLoad, engine_run
+from planner.executor.passes import EngineRules, PassTimes
 from tests.engine_reference import Reference
 
 N_CASES = 60
@@ -41,7 +42,7 @@ def random_case(seed: int) -> tuple[EngineRules, PassTimes, EngineLoad]:
     )
     is_closed = draw.random() < 0.6
     is_standing = (draw.random(n) < draw.choice([0.0, 0.3, 0.7, 1.0])) & (outputs > 1)
-    cached_tokens = np.floor(prompts * draw.choice([0.0, 0.0, 0.5, 0.999]) * draw.random(n)).astype(int)
+    cached_tokens = np.floor(prompts * draw.choice([0.0, 0.0, 0.5, 0.999]) * draw.random(n)).astype(int) * ~is_standing
     load = EngineLoad(
         prompts,
         outputs,
@@ -51,7 +52,6 @@ def random_case(seed: int) -> tuple[EngineRules, PassTimes, EngineLoad]:
         arrivals_s=0.0 if is_closed else np.sort(draw.uniform(0, 2.0, n)),
         cached_tokens=cached_tokens,
         is_standing=is_standing,
-        looks_s=np.sort(draw.uniform(0, 4.0, 9)),
     )
     return rules, random_times(draw, n_replicas, n), load
 
@@ -64,7 +64,7 @@ def test_every_request_has_the_times_of_the_slow_run(seed: int) -> None:
     assert found.n_preempted.tolist() == [s.n_preempted for s in expected.all]
     for name in ("begun_s", "first_s", "done_s"):
         assert getattr(found, name) == pytest.approx([getattr(s, name) for s in expected.all], rel=1e-9, nan_ok=True)
-    assert found.looks_busy_s == pytest.approx([expected.busy_s(at) for at in load.looks_s], rel=1e-9, abs=1e-12)
+    assert found.busy_s == pytest.approx(sum(seconds for _, seconds in expected.passes), rel=1e-9)
 
 
 def test_the_cases_meet_every_rule() -> None:

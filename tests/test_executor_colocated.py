@@ -7,9 +7,9 @@ import pytest
 
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, system
-from planner.executor.colocated.full import full_instance
 from planner.executor.draws import Draws, drawn_requests
-from planner.executor.engine.run import engine_run
+from planner.executor.engine import EngineLoad, engine_run
+from planner.executor.full_instance import full_instance
 from planner.executor.kernel.records import REQUEST
 from planner.executor.refused import check_room
 from planner.results import Fleet, Run, RunRecords
@@ -75,9 +75,11 @@ def test_without_a_prefill_pool_it_is_a_run_of_the_engine() -> None:
     plan = system(chat(), fleet())
     (one,) = plan.colocated
     asked = drawn_requests(chat(), N // 2, 10.0, Draws(0))
-    load = one.load(asked, np.zeros(len(asked), bool), asked["arrival_s"])
-    rules = one.rules(load)
-    found = engine_run(rules, one.times(load, rules), load, 2)
+    pool, tokens = one.batching(asked), asked["total_tokens"].astype(int)
+    outputs = asked["output_tokens"].astype(int)
+    host_s, arrivals_s = pool.host_token_s * tokens, asked["arrival_s"]
+    load = EngineLoad(tokens, outputs, pool.delay_s, host_s, arrivals_s=arrivals_s)
+    found = engine_run(pool.rules, pool.times, load, 2)
     assert records.columns["first_token_s"].tolist() == found.first_s.tolist()
     assert records.columns["finish_s"].tolist() == found.done_s.tolist()
 
@@ -178,8 +180,7 @@ def test_a_request_that_no_batch_holds_with_its_answer_is_refused_before_the_run
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
-        ({"execution.cache": {"gb_per_instance": 10}}, "execution.cache"),
-        ({"execution.scheduler.short_term": {}}, "execution.scheduler"),
+        ({"execution.scheduler.long_term": {}}, "execution.scheduler.long_term"),
         ({"execution.faults": [{"kind": "crash", "pool": "both", "instance": 2, "at_s": 1}]}, "execution.faults"),
         ({"execution.pools.both.memory_gb": 1}, "pools.both"),
     ],
@@ -193,11 +194,21 @@ CRASH = {"kind": "crash", "pool": "both", "instance": 0, "at_s": 20, "duration_s
 
 
 @pytest.mark.parametrize(
-    "changes", [{"execution.pools.both.mean_days_between_crashes": 1}, {"execution.faults": [CRASH]}]
+    "changes",
+    [{"execution.pools.both": {"mean_days_between_crashes": 0.001, "restart_s": 5.0}}, {"execution.faults": [CRASH]}],
 )
-def test_crashes_beside_a_prefill_pool_are_refused_by_key(changes: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="routed again"):
-        simulate(chat(changes), fleet(**SPLIT), RunQuestion(100, n_replications=1))
+def test_what_a_crash_leaves_is_routed_again_beside_a_prefill_pool(changes: dict[str, Any]) -> None:
+    """Long prompts are computed and sent once more; nobody is lost."""
+    question = RunQuestion(N, 0, 1.0, n_replications=2)
+    run, records = simulate(chat(changes), fleet(**SPLIT), question, keep=True)
+    assert records is not None
+    assert run.n_completed + run.n_dropped == N
+    struck = (records.columns["n_retries"] > 0) & (records.columns["state"] == 5)
+    assert (struck & records.columns["is_long"]).any()
+    assert (struck & ~records.columns["is_long"]).any()
+    sent_again = struck & (records.columns["wire_bytes"] > 1.9 * run_of(SPLIT)[1].columns["wire_bytes"])
+    assert sent_again[records.columns["is_long"]].any()
+    assert simulate(chat(changes), fleet(**SPLIT), question)[0] == run
 
 
 def test_a_crash_delays_requests_and_loses_none() -> None:
@@ -279,6 +290,9 @@ def test_one_request_at_a_time_takes_what_it_takes_alone() -> None:
     assert two.throughput_req_per_s == pytest.approx(2 * run.throughput_req_per_s, rel=5e-3)
 
 
-def test_a_closed_loop_through_both_pools_is_refused_by_key() -> None:
-    with pytest.raises(InputError, match=r"pools\.both: sends long prompts to another site first"):
-        simulate(chat(), fleet(**SPLIT), RunQuestion(400, n_replications=1, concurrency=8))
+@pytest.mark.parametrize("n", [1, 24])
+def test_a_closed_loop_goes_through_both_pools(n: int) -> None:
+    run, _ = simulate(chat(), fleet(**SPLIT), RunQuestion(N, n_replications=2, concurrency=n))
+    assert run.n_completed == N + 2 * n
+    assert run.mean_inside == pytest.approx(n, rel=1e-6)
+    assert 0.05 < run.offload_fraction < 0.25

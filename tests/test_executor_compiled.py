@@ -84,7 +84,7 @@ def test_a_copy_of_the_sources_at_another_place_and_time_has_the_same_folder(
     assert code_cache.cache_folder() == first
 
 
-@pytest.mark.parametrize("changed", ["kernel/loop.py", "engine/batch.py", "compiled.py", "codegen.py"])
+@pytest.mark.parametrize("changed", ["kernel/loop.py", "kernel/batch.py", "compiled.py", "codegen.py"])
 def test_a_changed_line_has_another_folder(changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(code_cache.CACHE_VARIABLE, str(tmp_path))
     first = code_cache.cache_folder()

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engine_run
+from planner.executor.engine import EngineLoad, engine_run
+from planner.executor.passes import EngineRules, PassTimes
 from planner.queueing import (
     Held,
     PassLoop,

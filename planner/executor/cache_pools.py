@@ -20,6 +20,21 @@ FAR_TOKENS = 10**9
 """A length beyond every window."""
 
 
+def no_caches(n_sites: int = 0) -> dict[str, Any]:
+    """The fields of a world that are about caches, where nothing is kept."""
+    caches = np.zeros(n_sites, dtype=CACHE)
+    caches["newest"] = caches["oldest"] = NONE
+    return {
+        "cache_rule": np.zeros(1, dtype=CACHE_RULE),
+        "caches": caches,
+        "entries": np.zeros((n_sites, 1), dtype=ENTRY),
+        "blocks": np.zeros(1, dtype=np.int32),
+        "block_offsets": np.zeros(1, dtype=np.int64),
+        "prompts": np.zeros(0, dtype=PROMPT),
+        "site_links": np.full((n_sites, n_sites), NONE, dtype=np.int32),
+    }
+
+
 def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: PromptBlocks | None) -> dict[str, Any]:
     """The fields of a world that are about caches.
 
@@ -28,14 +43,12 @@ def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: PromptBl
         plans: links of the plan.
         blocks: blocks of every prompt; None where nothing is kept.
     """
-    sites, rule = list(scenario.sites), np.zeros(1, dtype=CACHE_RULE)
-    links = np.full((len(sites), len(sites)), NONE, dtype=np.int32)
+    sites = list(scenario.sites)
+    fields = no_caches(len(sites))
+    rule, caches = fields["cache_rule"], fields["caches"]
     for k, link in enumerate(plans):
         if link.capacity_gbps > 0:
-            links[sites.index(link.from_site), sites.index(link.to_site)] = k
-    caches = np.zeros(len(sites), dtype=CACHE)
-    caches["newest"] = caches["oldest"] = NONE
-    n_blocks = 0
+            fields["site_links"][sites.index(link.from_site), sites.index(link.to_site)] = k
     if blocks is not None and scenario.execution.cache is not None:
         n_blocks = blocks.n_numbers
         block, state = block_bytes(scenario, blocks.block_tokens), state_bytes(scenario)
@@ -45,15 +58,10 @@ def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: PromptBl
         rule["interval_blocks"] = scenario.execution.cache.state_interval_tokens // blocks.block_tokens
         limits = scenario.execution.cache.capacity_gb
         caches["capacity_blocks"] = [int(limits[s] * GB / block) if s in limits else UNLIMITED for s in sites]
-    return {
-        "cache_rule": rule,
-        "caches": caches,
-        "entries": np.zeros((len(sites), max(2 * n_blocks, 1)), dtype=ENTRY),
-        "blocks": np.zeros(1, dtype=np.int32) if blocks is None else blocks.values,
-        "block_offsets": np.zeros(1, dtype=np.int64) if blocks is None else blocks.offsets,
-        "prompts": np.zeros(0, dtype=PROMPT) if blocks is None else blocks.prompts,
-        "site_links": links,
-    }
+        fields["entries"] = np.zeros((len(sites), max(2 * n_blocks, 1)), dtype=ENTRY)
+    if blocks is not None:
+        fields |= {"blocks": blocks.values, "block_offsets": blocks.offsets, "prompts": blocks.prompts}
+    return fields
 
 
 def block_bytes(scenario: Scenario, block_tokens: int = BLOCK_TOKENS) -> float:

@@ -23,7 +23,7 @@ from planner.files import ASIDE, write_bytes
 from planner.notes import Note, note
 
 SOURCES = Path(__file__).parent
-LOOPS = ("engine", "kernel")
+LOOPS = ("kernel",)
 """Folders of what is compiled."""
 COMPILERS = ("compiled.py", "codegen.py", "compilation.py")
 """Modules that decide what code is made of it."""

@@ -35,11 +35,12 @@ def compiled_apart(function: Function) -> Function:
     return cast(Function, numba.njit(**{**OPTIONS, "forceinline": False}, **INNER)(function))
 
 
-def compiled_extra(otherwise: object) -> Callable[[Function], Function]:
-    """As `compiled_apart`, for what a plain system never does: left out of the code for a world without extras.
+def compiled_extra(otherwise: object, needed: str = "extras") -> Callable[[Function], Function]:
+    """As `compiled_apart`, for what a plain system never does: left out of the code for a world without it.
 
     Args:
         otherwise: what stands there then, of the same type as the result; it is never reached.
+        needed: the field of a world that is None where it does without.
     """
     import numba.extending
 
@@ -52,7 +53,7 @@ def compiled_extra(otherwise: object) -> Callable[[Function], Function]:
             raise NotImplementedError(f"{function.__name__} is called by compiled code alone")
 
         def chosen(w: Any, *_: Any) -> Callable[..., Any]:
-            kind = w.field("extras") if hasattr(w, "field") else w.types[w.fields.index("extras")]
+            kind = w.field(needed) if hasattr(w, "field") else w.types[w.fields.index(needed)]
             is_plain = isinstance(kind, numba.types.NoneType)
             return nothing if is_plain else function
 

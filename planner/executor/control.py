@@ -84,6 +84,27 @@ def units(prefill: Sequence[PoolPlan], decode: Sequence[PoolPlan], pools: Record
     return found
 
 
+def idle_control(thresholds: NDArray[np.float64], first_actor: int) -> dict[str, Any]:
+    """The fields of a world that are about its control, where there is none.
+
+    Args:
+        thresholds: of every class, as planned [tokens].
+        first_actor: of the scheduler's own.
+    """
+    control = np.zeros(1, dtype=SCHEDULER)
+    for field in ("factor", "base", "lowest", "highest"):
+        control[field] = 1.0
+    control["prefill_pool"] = NONE
+    control["look"], control["decision"], control["first_unit"] = first_actor + np.arange(3)
+    return {
+        "base_thresholds": thresholds.copy(),
+        "scheduler": control,
+        "units": np.zeros(0, dtype=UNIT),
+        "lines": np.zeros((N_LINES, 5)),
+        "bins": np.zeros((N_BINS, 2)),
+    }
+
+
 def scheduler_fields(
     scenario: Scenario, thresholds: NDArray[np.float64], pools: Records, found: Records, first_actor: int
 ) -> dict[str, Any]:
@@ -96,11 +117,9 @@ def scheduler_fields(
         found: records of the units.
         first_actor: of the scheduler's own.
     """
-    control, stated = np.zeros(1, dtype=SCHEDULER), scenario.execution.scheduler
-    for field in ("factor", "base", "lowest", "highest"):
-        control[field] = 1.0
-    control["is_on"], control["prefill_pool"] = stated.is_on, NONE
-    control["look"], control["decision"], control["first_unit"] = first_actor + np.arange(3)
+    fields, stated = idle_control(thresholds, first_actor), scenario.execution.scheduler
+    control = fields["scheduler"]
+    control["is_on"] = stated.is_on
     if (short := stated.short_term) is not None:
         control["is_short_term"], control["interval_s"] = 1, short.interval_s
         control["step"], control["range"] = 1.0 + short.step_fraction, short.range_factor
@@ -114,10 +133,4 @@ def scheduler_fields(
         control["prefill_pool"] = int(np.flatnonzero(pools["line"] != LONG_LINE)[0])
         control["n_decode"] = found["is_decode"].sum()
         control["n_prefill"] = len(found) - int(found["is_decode"].sum())
-    return {
-        "base_thresholds": thresholds.copy(),
-        "scheduler": control,
-        "units": found,
-        "lines": np.zeros((N_LINES, 5)),
-        "bins": np.zeros((N_BINS, 2)),
-    }
+    return {**fields, "units": found}

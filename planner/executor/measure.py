@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor.colocated.full import full_instance
+from planner.executor.colocated_pools import Colocated
 from planner.executor.columns import columns_of
 from planner.executor.confidence import t_quantile
 from planner.executor.control import convertible_pool
+from planner.executor.full_instance import full_instance
 from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN, World
 from planner.executor.settling import relaxations
 from planner.executor.streams import Stream
@@ -64,7 +65,7 @@ class Window:
     last: int
 
 
-def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_closed: bool = False) -> Outcome:
+def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_paced: bool = False) -> Outcome:
     """The figures of a run that has ended.
 
     Args:
@@ -72,7 +73,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_cl
         w: its records.
         window: the arrivals that count.
         keep: whether the requests' own records are wanted as well.
-        is_closed: whether requests come as others leave.
+        is_paced: whether requests come as fast as the part that fills first answers them: as many are answered.
 
     Raises:
         AssertionError: a request was lost, or time ran backwards; a fault of the planner.
@@ -83,7 +84,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_cl
     assert clock["violations"] == 0, "time ran backwards"
     check_pools(w)
     times = request_times(plan, w, window)
-    watched = _watched(plan, w, window, is_closed=is_closed)
+    watched = _watched(plan, w, window, is_paced=is_paced)
     busy = {pool.name: watched[f"utilization.{pool.name}"] for pool in plan.pools}
     # What a colocated pool does at the most is itself seen in a run: how little is idle of a full one is not known.
     busy |= {one.pool.name: min(busy[one.pool.name], MOST_BUSY) for one in plan.colocated}
@@ -218,7 +219,7 @@ def promised_share(slo: Slo | None, n_counted: float, n_done: float) -> float:
     return min(percentile / 100 * n_counted / n_done, 1.0) if n_done > 0 else 1.0
 
 
-def _watched(plan: System, w: World, window: Window, *, is_closed: bool) -> dict[str, float]:
+def _watched(plan: System, w: World, window: Window, *, is_paced: bool) -> dict[str, float]:
     """What pools and links did between the first and the last arrival that counts."""
     rows = np.searchsorted(w.sample_at, [window.first, window.last - 1])
     samples, columns = w.samples[rows[0] : rows[1] + 1], sample_names(plan)
@@ -230,7 +231,7 @@ def _watched(plan: System, w: World, window: Window, *, is_closed: bool) -> dict
         return (end[name] - start[name]) / span_s if span_s > 0 else 0.0
 
     served = rate("finished")
-    if is_closed and plan.colocated:  # arrivals are the answers of a part that was looked at by itself
+    if is_paced:
         served = (window.last - 1 - window.first) / span_s if span_s > 0 else 0.0
     found = {"throughput_req_per_s": served, "mean_inside": rate("inside_s"), "warm_up_s": start["time_s"]}
     n_in_role = {pool.name: float(pool.n_instances) for pool in plan.pools}
@@ -248,10 +249,9 @@ def _watched(plan: System, w: World, window: Window, *, is_closed: bool) -> dict
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
         found[f"{pool.name} batch"] = rate(f"{pool.name} slot_s") / n_in_role[pool.name]
     for one in plan.colocated:
-        rows, is_standing = one.entering(w)
-        full = full_instance(one, w.requests[rows[:N_TO_FILL]], is_standing[:N_TO_FILL]).req_per_s
         found[f"{one.pool.name} busy"] = found[f"utilization.{one.pool.name}"]
-        found[f"utilization.{one.pool.name}"] = served / (full * n_in_role[one.pool.name])
+        left = "arrival_s" if is_paced else "finish_s"
+        found[f"utilization.{one.pool.name}"] = _used(one, w, left, start["time_s"], end["time_s"])
     for k, link in enumerate(plan.links):
         found[f"links.{link.name}.mean_gbps"] = gbps(rate(f"{link.name} bytes"))
         found[f"links.{link.name}.peak_gbps"] = gbps(float(w.links[k]["peak_bytes_per_s"]))
@@ -259,6 +259,17 @@ def _watched(plan: System, w: World, window: Window, *, is_closed: bool) -> dict
     for name, n in n_in_role.items():
         found[f"{name} instances"] = n
     return found
+
+
+def _used(one: Colocated, w: World, moment: str, start_s: float, end_s: float) -> float:
+    """Rate of the requests of a colocated pool over what its instances do at the most, between two times."""
+    rows, is_standing = one.entering(w)
+    if not len(rows) or end_s <= start_s:
+        return 0.0
+    full = full_instance(one, w.requests[rows[:N_TO_FILL]], is_standing[:N_TO_FILL]).req_per_s
+    left_s = w.requests[moment][rows]
+    rate = np.count_nonzero((left_s > start_s) & (left_s <= end_s)) / (end_s - start_s)
+    return float(rate / (full * one.pool.n_instances))
 
 
 def _decoded_by(w: World, d: int) -> Any:

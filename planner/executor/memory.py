@@ -9,8 +9,7 @@ import numpy as np
 
 from planner.errors import InputError, Problem
 from planner.executor.draws import Draws, read
-from planner.executor.engine.records import REQUEST as ENGINE_REQUEST
-from planner.executor.kernel.records import ENTRY, PREFIX, PROMPT, REQUEST, USED
+from planner.executor.kernel.records import ENTRY, PREFIX, PROMPT, REQUEST, SEQUENCE, USED
 from planner.executor.prompt_blocks import numbered
 from planner.executor.rebalancing import stated_rebalance
 from planner.executor.run_question import RunQuestion
@@ -32,8 +31,6 @@ ANSWERED = TIMES + 4 * NUMBER
 """Of a request when percentiles are taken over all: its times, and both once in order and once in batches [B]."""
 TURN = 18 * NUMBER
 """Of a turn of a session that is being drawn [B]."""
-BATCHED = REQUEST.itemsize + ENGINE_REQUEST.itemsize + 16 * NUMBER
-"""Of a request in the batches of a colocated pool: a copy, the engine's record, and its times there [B]."""
 RECORDS = REQUEST.itemsize + 5 * NUMBER
 """Of a request whose records are wanted, while other replications run [B]."""
 ALWAYS_BYTES = 50e6
@@ -116,7 +113,9 @@ def request_bytes(scenario: Scenario, n: int, data_dirs: Sequence[Path] = ()) ->
     """Memory of each of so many requests of a replication while it is run [B]."""
     drawn = DRAWN if scenario.execution.sessions is None else SPARE * TURN
     cache = scenario.execution.cache
-    found = REQUEST.itemsize + max(drawn, BATCHED if scenario.colocated_pool is not None else COUNTED)
+    found = REQUEST.itemsize + max(drawn, COUNTED)
+    if scenario.colocated_pool is not None:
+        found += SEQUENCE.itemsize
     if cache is not None:
         n_sites, n_kinds = len(scenario.sites), 2 if cache.exact_states else 1
         block = BLOCK + n_kinds * n_sites * ENTRY.itemsize

@@ -6,7 +6,7 @@ from math import ceil, floor, log
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor.engine.run import PassTimes
+from planner.executor.passes import PassTimes
 from planner.roofline import PromptTokens, ServedModel, mixed_pass_time
 
 FloatArray = NDArray[np.float64]

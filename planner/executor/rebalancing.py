@@ -33,6 +33,15 @@ def stated_rebalance(scenario: Scenario) -> CacheRebalance | None:
     return None if scenario.execution.cache is None else scenario.execution.cache.rebalance
 
 
+def nothing_moved(first_actor: int) -> dict[str, Any]:
+    """The fields of a world that are about moves of prefixes, where nothing is moved; its first actor as below."""
+    own = np.zeros(1, dtype=REBALANCER)
+    own["actor"], own["first_mover"] = first_actor, first_actor + 1
+    empty = {"movers": MOVER, "prefixes": PREFIX, "uses": USES}
+    fields = {name: np.zeros(0, dtype=dtype) for name, dtype in empty.items()}
+    return {"rebalancer": own, **fields, "offers": np.zeros((0, 0), OFFER), "used": np.zeros((0, 0), USED)}
+
+
 def rebalance_fields(
     scenario: Scenario,
     prefill: Sequence[PoolPlan],
@@ -49,12 +58,10 @@ def rebalance_fields(
         blocks: blocks of every prompt; None where nothing is kept.
         first_actor: of the rebalancing's own: the look, then one per link.
     """
-    own, stated, sites = np.zeros(1, dtype=REBALANCER), stated_rebalance(scenario), list(scenario.sites)
-    own["actor"], own["first_mover"] = first_actor, first_actor + 1
+    fields, stated, sites = nothing_moved(first_actor), stated_rebalance(scenario), list(scenario.sites)
+    own = fields["rebalancer"]
     if stated is None or blocks is None:
-        nothing = {"movers": MOVER, "prefixes": PREFIX, "uses": USES}
-        empty = {name: np.zeros(0, dtype=dtype) for name, dtype in nothing.items()}
-        return {"rebalancer": own, **empty, "offers": np.zeros((0, 0), OFFER), "used": np.zeros((0, 0), USED)}
+        return fields
     own["is_on"], own["spills"], own["min_uses"] = 1, stated.spill, stated.min_uses
     own["interval_s"] = stated.interval_s
     prefixes, uses = _prefixes(blocks), np.zeros(len(sites), dtype=USES)

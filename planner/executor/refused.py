@@ -3,7 +3,7 @@
 from math import inf
 
 from planner.errors import InputError
-from planner.executor.colocated.pools import Colocated
+from planner.executor.colocated_pools import Colocated
 from planner.executor.kernel.records import Records
 from planner.executor.systems import System
 from planner.units import percent

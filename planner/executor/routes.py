@@ -55,13 +55,18 @@ class Topology:
         return found
 
     def _of_part(self, stream: Stream, part: Part) -> list[Way]:
-        ways = [
-            self._way(stream, part, spec, p, d)
-            for spec, p in self.prefill
-            for d in range(len(self.decode))
-            if self._serves(stream, spec, self.decode[d])
-        ]
-        return [way for way in ways if way is not None]
+        """The ways of a part: every prefill pool's weight is divided between those that may decode after it.
+
+        A colocated pool decodes what it prefills; its share of decode is of what others prefill.
+        """
+        found: list[Way] = []
+        for spec, p in self.prefill:
+            ends = (d for d in range(len(self.decode)) if self._serves(stream, spec, self.decode[d]))
+            ways = [way for d in ends if (way := self._way(stream, part, spec, p, d)) is not None]
+            total = sum(way.weight for way in ways)
+            share = self._prefill_weight(stream, part, spec) / total if total > 0 else 0.0
+            found += [way._replace(weight=way.weight * share) for way in ways]
+        return found
 
     def _serves(self, stream: Stream, prefill: PoolPlan, decode: PoolPlan) -> bool:
         """Whether a prefill and a decode pool take a class, and decode is at the site of the stream."""
@@ -81,10 +86,15 @@ class Topology:
                 return None
         if shares is None:
             takes = spec.prompts or ("short" if link == NONE else "long")
-            weight = spec.offered_req_per_s * decode.offered_req_per_s
-            return Way(p, link, d, weight) if takes == part else None
-        weight = shares.get(part, {}).get(spec.name, 0.0) * shares.get("decode", {}).get(decode.name, 0.0)
-        return Way(p, link, d, weight) if weight > 0 else None
+            return Way(p, link, d, decode.offered_req_per_s) if takes == part else None
+        is_own = spec.role == "colocated"
+        weight = 1.0 if is_own else shares.get("decode", {}).get(decode.name, 0.0)
+        return Way(p, link, d, weight) if weight > 0 and self._prefill_weight(stream, part, spec) > 0 else None
+
+    def _prefill_weight(self, stream: Stream, part: Part, spec: PoolPlan) -> float:
+        """What speaks for a prefill pool, beside the others of a part."""
+        shares = stream.pool_shares
+        return spec.offered_req_per_s if shares is None else shares.get(part, {}).get(spec.name, 0.0)
 
 
 def _joins(link: LinkPlan, ends: tuple[str, str]) -> bool:

@@ -1,20 +1,15 @@
 """Running a plan: replications of the event loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil
 from pathlib import Path
 
-from planner.errors import InputError
-from planner.executor.colocated.batches import run_batches, without_steps
-from planner.executor.colocated.full import Paced, paced_s
-from planner.executor.compilation import ABOUT_S, load_or_compile
 from planner.executor.drafted import draw_luck
 from planner.executor.draws import Draws, drawn_requests, to_streams
-from planner.executor.kernel.loop import advance, start
-from planner.executor.kernel.records import Records, World
-from planner.executor.measure import Floats, Outcome, Window, outcome
+from planner.executor.full_house import full_house, paced_s
+from planner.executor.kernel.records import Records
+from planner.executor.measure import Outcome, Window, outcome
 from planner.executor.memory import RunMemory
 from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
 from planner.executor.refused import check_room
@@ -22,27 +17,16 @@ from planner.executor.run_answer import answer
 from planner.executor.run_question import Enough, RunQuestion, run_on
 from planner.executor.sessions import session_requests
 from planner.executor.systems import System, system
-from planner.executor.troubles import batch_troubles, troubles
-from planner.executor.worlds import world
+from planner.executor.troubles import troubles
+from planner.executor.worlds import Progress, run_to_end, world
 from planner.jobs import HERE, Workers, answers
 from planner.results import Fleet, Plan, Run, RunRecords
 from planner.scenario import Scenario
 
-EVENTS_AT_ONCE = 250_000
-EXTRAS_S = 65
-"""Seconds that compiling the loop with faults, caches and schedulers takes on one core of 2024."""
 BUSY_LOAD = 0.8
 """Load where the plan's own rate saturates something."""
-WAITING_PER_INSTANCE = 200
-MOST_WAITING = 2000
-"""Requests that a full system holds per prefill instance, and at most of all, beside those that decode: a pool runs dry
-in about one of so many moments, however large it is."""
-LEAST_LONG = 0.05
-"""Share of long prompts from which on their pool is sure to be kept full beside a colocated one."""
 HORIZON = 1.5
 """Of the time in which requests arrive: so long crashes happen."""
-
-Progress = Callable[[float], None]
 
 
 def default_load(fleet: Fleet) -> float:
@@ -166,57 +150,13 @@ def replicate(
     requests, blocks = _asked(plan, n, req_per_s, draws, data_dirs)
     check_room(plan, requests)
     horizon_s = HORIZON * float(requests["arrival_s"][-1])
-    faults, of_batches = troubles(plan, horizon_s, draws), batch_troubles(plan, horizon_s, draws)
-    sent_to = None
-    if closed is not None and plan.colocated:
-        if question.is_full:
-            requests["arrival_s"] = _paced_s(plan, requests, closed, (faults, of_batches), blocks)
-        else:
-            requests["arrival_s"], sent_to = _followed(plan, requests, closed, (faults, of_batches), blocks)
-        closed = None
+    faults = troubles(plan, horizon_s, draws)
+    is_paced = question.is_full and bool(plan.colocated)
+    if is_paced:
+        requests["arrival_s"], closed = paced_s(plan, requests, faults, blocks), None
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
-    run_batches(plan, w, of_batches, sent_to)
-    return outcome(plan, w, window, keep=keep, is_closed=question.is_closed)
-
-
-def _paced_s(
-    plan: System, asked: Records, closed: int, troubled: tuple[Records, Records], blocks: PromptBlocks | None
-) -> Floats:
-    """Arrivals that keep full the slower of a colocated pool and of all that is before it [s].
-
-    Nothing comes back from the pool, so that each of the two can be kept full by itself.
-    """
-    faults, of_batches = troubled
-    w = world(plan, asked.copy(), faults=faults, blocks=blocks)
-    run_to_end(w)
-    by_batch = paced_s(plan.colocated[0], w, of_batches, plan.scenario.execution.max_retries).arrival_s
-    _, is_standing = plan.colocated[0].entering(w)
-    n_long = int(is_standing[:closed].sum())
-    if n_long == 0:
-        return by_batch
-    w = world(plan, asked.copy(), closed=n_long, faults=faults, blocks=blocks)
-    run_to_end(w)
-    by_prefill: Floats = w.requests["arrival_s"]
-    return by_batch if by_batch[-1] - by_batch[closed] > by_prefill[-1] - by_prefill[closed] else by_prefill
-
-
-def _followed(
-    plan: System, asked: Records, closed: int, troubled: tuple[Records, Records], blocks: PromptBlocks | None
-) -> Paced:
-    """Requests of a closed loop through a colocated pool, each as another one leaves.
-
-    Raises:
-        InputError: some prompts are computed elsewhere first.
-    """
-    one, (faults, of_batches) = plan.colocated[0], troubled
-    w = world(plan, asked.copy(), faults=faults, blocks=blocks)
-    run_to_end(w)
-    if one.entering(w)[1].any():
-        what = "sends long prompts to another site first, and a closed loop through both is not run"
-        allowed = "no --concurrency, or routing.threshold_tokens above every prompt"
-        raise InputError(plan.scenario.problem(("pools", one.pool.key), what, allowed))
-    return paced_s(one, w, of_batches, plan.scenario.execution.max_retries, closed)
+    return outcome(plan, w, window, keep=keep, is_paced=is_paced)
 
 
 def counted(plan: System, n: int, n_filling: int) -> Window:
@@ -239,23 +179,4 @@ def _asked(
         blocks = trace_blocks(scenario, requests, data_dirs) if has_cache else None
     draw_luck(requests, scenario, draws)
     to_streams(requests, plan.streams, tuple(scenario.workloads), draws)
-    without_steps(plan, requests)
     return requests, blocks if has_cache else None
-
-
-def full_house(plan: System) -> int:
-    """Requests that keep every pool supplied: long queues for prefill, and full batches."""
-    batches = sum(p.n_instances * t.batch_limit for p, t in zip(plan.decode, plan.decode_times, strict=True))
-    batches += sum(one.pool.n_instances * one.most_inside for one in plan.colocated)
-    before = min(WAITING_PER_INSTANCE * plan.n_prefill, MOST_WAITING) + plan.n_prefill
-    if plan.colocated:  # only long prompts queue before it
-        before = ceil(before / max(plan.fleet.offload_fraction, LEAST_LONG)) if plan.n_prefill else 0
-    return before + 2 * batches
-
-
-def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
-    """Let every event happen; now and then say how far the arrivals are."""
-    load_or_compile({start: (w,), advance: (w, 0)}, ABOUT_S if w.extras is None else EXTRAS_S)
-    start(w)
-    while advance(w, EVENTS_AT_ONCE):
-        progress(int(w.clock[0]["n_finished"]) / max(len(w.requests), 1))

@@ -166,16 +166,21 @@ def prefill_times(found: Source) -> PrefillTimes:
     asked, served = found.asked, found.served
     if asked.measured is not None:
         rates = instance_rates(asked.model, asked.measured, asked.kv_precision)
-        service, bytes_ = rates.prefill, rates.kv_bytes
+        service, wire = rates.prefill, with_slope(rates.kv_bytes, index_key_bytes_per_token(asked.model))
     else:
         assert served is not None, "a source is measured or served"
         unlimited = 0.0, float("inf")
-        service, bytes_ = roofline_prefill(served, unlimited), kv_bytes_curve(served.cached_model, asked.kv_precision)
+        service, wire = roofline_prefill(served, unlimited), wire_bytes(served, asked.kv_precision)
     assert service is not None, "a source of prefill has prefill"
     service = service.scaled(asked.time_factor)
-    wire = with_slope(bytes_, index_key_bytes_per_token(asked.model if served is None else served.cached_model))
     handoff = wire if served is None else _physical(served)
     return PrefillTimes(service, wire, handoff, asked.model.architecture.n_layers or 1, _prefill_room(found))
+
+
+def wire_bytes(served: ServedModel, kv_precision: str) -> Curve:
+    """Bytes of a cache on the wire between sites by length: logical bytes and index keys [B]."""
+    cached = served.cached_model
+    return with_slope(kv_bytes_curve(cached, kv_precision), index_key_bytes_per_token(cached))
 
 
 def _prefill_room(found: Source) -> Room | None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.executor.colocated.pools import WAY_IN, WAY_OUT, Colocated, colocated_pools
+from planner.executor.colocated_pools import WAY_OUT, Colocated, colocated_pools
 from planner.executor.control import convertible, slots, undivided
 from planner.executor.rebalancing import check_rebalance
 from planner.executor.routes import Topology, Ways, divided
@@ -119,14 +119,17 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = (), per
     own, guests = _hosted(scenario, [pool for pool in used if pool.role == "prefill"])
     decodes = tuple(pool for pool in used if pool.role == "decode")
     colocated = colocated_pools(scenario, used, len(own), len(decodes), data_dirs)
-    prefill = (*own, *(one.door(n_instances=1) for one in colocated))
-    decode = (*decodes, *(one.door(n_instances=0) for one in colocated))
+    prefill = (*own, *(one.door for one in colocated))
+    decode = (*decodes, *(one.door for one in colocated))
     links = tuple(_link_of_run(scenario, link) for link in now.links)
     check_rebalance(scenario, prefill, links)
     through = Topology(scenario, (*((pool, p) for p, pool in enumerate(prefill)), *guests), decode, links)
     streams = streams_of(scenario, fleet, when, data_dirs)
     ways = tuple(map(through.ways, streams))
-    times = (*(prefill_times(source(scenario, pool.key, pool.layout)) for pool in own), *(WAY_IN for _ in colocated))
+    times = (
+        *(prefill_times(source(scenario, pool.key, pool.layout)) for pool in own),
+        *(one.way_in_times for one in colocated),
+    )
     return System(
         scenario=scenario,
         period=None if when is None else when.name,
@@ -138,7 +141,7 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = (), per
         ways=ways,
         prefill_times=times,
         decode_times=(*_decode_times(scenario, decodes, data_dirs), *(WAY_OUT for _ in colocated)),
-        converts=convertible(scenario, prefill, decode, [found.service.places for found in times]),
+        converts=convertible(scenario, own, decodes, [found.service.places for found in times]),
         guests=guests,
         colocated=colocated,
     )

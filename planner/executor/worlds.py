@@ -1,15 +1,17 @@
 """From a system to the records that the event loop runs on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.curves import Curve
-from planner.executor.cache_pools import cache_fields
-from planner.executor.control import scheduler_fields, units
+from planner.executor.cache_pools import cache_fields, no_caches
+from planner.executor.colocated_pools import Colocated
+from planner.executor.compilation import ABOUT_S, load_or_compile
+from planner.executor.control import idle_control, scheduler_fields, units
 from planner.executor.kernel.records import (
     ACTOR,
     CLOCK,
@@ -26,6 +28,7 @@ from planner.executor.kernel.records import (
     POOL_CURVES,
     QUEUE,
     ROUND_ROBIN,
+    ROUTE,
     SHARED_QUEUE,
     SHORT_LINE,
     SHORTEST_WORK,
@@ -35,8 +38,9 @@ from planner.executor.kernel.records import (
     Records,
     World,
 )
+from planner.executor.passes import BatchingPool, colocated_fields
 from planner.executor.prompt_blocks import PromptBlocks
-from planner.executor.rebalancing import rebalance_fields, stated_rebalance
+from planner.executor.rebalancing import nothing_moved, rebalance_fields, stated_rebalance
 from planner.executor.routes import route_table
 from planner.executor.service import DecodeTimes
 from planner.executor.systems import System
@@ -51,6 +55,10 @@ PEAK_WINDOW_S = 1.0
 """A link's peak is the most it carries in a window of so long."""
 N_SAMPLES = 512
 EMPTY_QUEUE = (NONE, NONE, 0)
+EVENTS_AT_ONCE = 250_000
+ALL_S = 70
+"""Seconds that compiling the loop with everything in it takes on one core of 2024."""
+Progress = Callable[[float], None]
 
 
 def world(
@@ -83,43 +91,95 @@ def world(
     if plan.converts:
         found = units(plan.prefill, plan.decode, pools)
         instances["unit"][found["instance"]] = decoders["unit"][found["decoder"]] = np.arange(len(found))
-    n_instances, n_links, n_decoders = len(instances), len(links), len(decoders)
+    batching = [one.batching(requests[_may_come(plan, one, requests)]) for one in plan.colocated]
+    actors = Actors(
+        len(instances), len(decoders), len(links), sum(b.n_instances for b in batching), len(found), len(plan.links)
+    )
     sample_at = _sample_at(n, warm_up, n if cool_down is None else cool_down)
     curves = [c for t in plan.prefill_times for c in (t.service.curve, t.wire_bytes, t.handoff_bytes, t.held_bytes)]
     most_batch = max((t.batch_limit for t in plan.decode_times), default=1)
-    actors = _actors(n_instances, n_decoders, n_links, len(found), len(plan.links))
-    n_flows = max(n_instances, 1) * (execution.max_transfers + _prompts_in_a_pass(plan))
+    n_flows = max(len(instances), 1) * (execution.max_transfers + _prompts_in_a_pass(plan))
     return World(
         requests=requests,
         routes=routes,
         thresholds=plan.thresholds_tokens,
-        **scheduler_fields(
-            plan.scenario, plan.thresholds_tokens, pools, found, n_instances + n_decoders + 2 * n_links + 2
-        ),
+        **scheduler_fields(plan.scenario, plan.thresholds_tokens, pools, found, actors.first("scheduler")),
         pools=pools,
         instances=instances,
-        queues=_filled(2 * max(n_instances, 1), QUEUE, EMPTY_QUEUE),
+        queues=_filled(2 * max(len(instances), 1), QUEUE, EMPTY_QUEUE),
         decode_pools=decode_pools,
         decoders=decoders,
         decode_queues=_filled(len(decode_pools), QUEUE, EMPTY_QUEUE),
         step_s=_step_table(plan.decode_times),
-        slots=np.zeros((n_decoders, most_batch), dtype=SLOT),
+        slots=np.zeros((len(decoders), most_batch), dtype=SLOT),
+        **colocated_fields(batching, n, int(requests["output_tokens"].max(initial=1))),
         links=links,
-        flows=np.zeros((n_links, (n if has_fetches else min(n_flows, n)) + 1), dtype=FLOW),
-        deliveries=_filled(n_links, QUEUE, EMPTY_QUEUE),
+        flows=np.zeros((len(links), (n if has_fetches else min(n_flows, n)) + 1), dtype=FLOW),
+        deliveries=_filled(len(links), QUEUE, EMPTY_QUEUE),
         curves=curve_table(curves),
         faults=np.zeros(0, dtype=FAULT_RECORD) if faults is None else faults,
         **cache_fields(plan.scenario, plan.links, blocks),
-        **rebalance_fields(
-            plan.scenario, plan.prefill, plan.links, blocks, n_instances + n_decoders + 2 * n_links + 4 + len(found)
-        ),
-        actors=actors,
-        heap=np.zeros(len(actors), dtype=np.int32),
-        clock=_clock(n_instances, n_decoders, n_links, closed, execution.max_retries),
+        **rebalance_fields(plan.scenario, plan.prefill, plan.links, blocks, actors.first("rebalancer")),
+        actors=actors.records,
+        heap=np.zeros(len(actors.records), dtype=np.int32),
+        clock=_clock(actors, closed, execution.max_retries),
         sample_at=sample_at,
-        samples=np.zeros((len(sample_at), sample_columns(plan, n_links))),
-        extras=None if is_plain(plan, faults) else 0,
+        samples=np.zeros((len(sample_at), sample_columns(plan, len(links)))),
+        **_parts(not is_plain(plan, faults), bool(batching)),
     )
+
+
+def bare_world(requests: Records, pool: BatchingPool, closed: int | None, faults: Records, max_retries: int) -> World:
+    """The records of a run of one colocated pool and nothing else, all requests of one class, nothing happened yet.
+
+    Args:
+        requests: in order of arrival; changed by the run.
+        pool: the pool, whose door is the first.
+        closed: requests inside at any time; None: they arrive by themselves.
+        faults: what happens to its instances, in order of time.
+        max_retries: how often a request starts again after crashes.
+    """
+    doors, ways = np.zeros(1, dtype=POOL), np.zeros(1, dtype=DECODE_POOL)
+    doors["n_up"], doors["longest_tokens"] = pool.n_instances, inf
+    actors, thresholds = Actors(colocated=pool.n_instances), np.full(1, inf)
+    return World(
+        requests=requests,
+        routes=np.array([(0, is_long, 0, NONE, 0, 1.0) for is_long in (0, 1)], dtype=ROUTE),
+        thresholds=thresholds,
+        **idle_control(thresholds, actors.first("scheduler")),
+        pools=doors,
+        instances=np.zeros(0, dtype=INSTANCE),
+        queues=_filled(2, QUEUE, EMPTY_QUEUE),
+        decode_pools=ways,
+        decoders=np.zeros(0, dtype=DECODER),
+        decode_queues=_filled(1, QUEUE, EMPTY_QUEUE),
+        step_s=np.ones((1, 1, 2)),
+        slots=np.zeros((0, 1), dtype=SLOT),
+        **colocated_fields([pool], len(requests), int(np.max(requests["output_tokens"], initial=1))),
+        links=np.zeros(0, dtype=LINK),
+        flows=np.zeros((0, 1), dtype=FLOW),
+        deliveries=_filled(0, QUEUE, EMPTY_QUEUE),
+        curves=np.zeros((0, 1, 6)),
+        faults=faults,
+        **no_caches(),
+        **nothing_moved(actors.first("rebalancer")),
+        actors=actors.records,
+        heap=np.zeros(len(actors.records), dtype=np.int32),
+        clock=_clock(actors, closed, max_retries),
+        sample_at=np.zeros(0, dtype=np.int64),
+        samples=np.zeros((0, 1)),
+        **_parts(len(faults) > 0, True),
+    )
+
+
+def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
+    """Let every event happen; now and then say how far the arrivals are."""
+    from planner.executor.kernel.loop import advance, start  # compiles, or loads what was compiled
+
+    load_or_compile({start: (w,), advance: (w, 0)}, ABOUT_S if w.extras is None else ALL_S)
+    start(w)
+    while advance(w, EVENTS_AT_ONCE):
+        progress(int(w.clock[0]["n_finished"]) / max(len(w.requests), 1))
 
 
 def is_plain(plan: System, faults: Records | None) -> bool:
@@ -127,6 +187,22 @@ def is_plain(plan: System, faults: Records | None) -> bool:
     execution = plan.scenario.execution
     is_watched = execution.scheduler.is_on or plan.converts
     return execution.cache is None and not is_watched and (faults is None or len(faults) == 0)
+
+
+def _may_come(plan: System, one: Colocated, requests: Records) -> NDArray[np.bool_]:
+    """Requests of streams that have a way to a colocated pool; all where none has."""
+    streams = [
+        q
+        for q, of_stream in enumerate(plan.ways)
+        if any(way.decode == one.way_out for of_part in of_stream.values() for way in of_part)
+    ]
+    found = np.isin(requests["request_class"], streams)
+    return found if found.any() else np.ones(len(requests), dtype=bool)
+
+
+def _parts(has_extras: bool, has_batching: bool) -> dict[str, Any]:
+    """The parts of the loop that a world needs: a plain one, passes that mix, or all that there is."""
+    return {"extras": 0 if has_extras else None, "mixes": 0 if has_extras or has_batching else None}
 
 
 def sample_columns(plan: System, n_links: int) -> int:
@@ -166,13 +242,15 @@ def _pools(plan: System, sites: Sequence[str]) -> Records:
         pool["max_transfers"], pool["n_layers"] = scenario.execution.max_transfers, times.n_layers
         for offset, curve in enumerate(POOL_CURVES):
             pool[curve] = len(POOL_CURVES) * p + offset
-        pool["room_block_tokens"], pool["longest_tokens"] = BLOCK_TOKENS, inf
+        pool["room_block_tokens"], pool["longest_tokens"], pool["colocated"] = BLOCK_TOKENS, inf, NONE
         if times.room is not None:
             pool["is_limited"], pool["room_bytes"] = 1, int(times.room.memory_bytes / places)
             pool["longest_tokens"] = times.room.longest_tokens
         pool["floor_s"] = times.service.floor_s
         pool["line"] = LONG_LINE if spec.prompts == "long" else SHORT_LINE
         first += n
+    for c, one in enumerate(plan.colocated):
+        pools[one.way_in]["colocated"], pools[one.way_in]["n_up"] = c, one.pool.n_instances
     return pools
 
 
@@ -197,8 +275,10 @@ def _decoders(plan: System, sites: Sequence[str]) -> tuple[Records, Records]:
         decoders["pool"][first : first + n] = p
         decoders["is_up"][first : first + n] = np.where(np.arange(n) < spec.n_instances, UP, DOWN)
         memory = times.memory_bytes, times.state_bytes, times.bytes_per_token
-        pools[p] = (first, n, sites.index(spec.site), times.batch_limit, *memory)
+        pools[p] = (first, n, sites.index(spec.site), times.batch_limit, *memory, NONE)
         first += n
+    for c, one in enumerate(plan.colocated):
+        pools[one.way_out]["colocated"] = c
     return decoders, pools
 
 
@@ -261,21 +341,59 @@ def curve_table(curves: Sequence[Curve]) -> Floats:
     return table
 
 
-def _actors(n_instances: int, n_decoders: int, n_links: int, n_units: int, n_movers: int) -> Records:
-    sizes = (n_instances, n_decoders, n_links, n_links, 1, 1, 1, 1, n_units, 1, n_movers)
-    actors = np.zeros(sum(sizes), dtype=ACTOR)
-    actors["place"] = NONE
-    actors["index"] = np.concatenate([np.arange(n) for n in sizes])
-    return actors
+class Actors(NamedTuple):
+    """How many there are of those that have events, in the order of their numbers."""
+
+    instances: int = 0
+    decoders: int = 0
+    links: int = 0
+    colocated: int = 0
+    units: int = 0
+    movers: int = 0
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Actors by kind, in order: a link changes and delivers, a scheduler looks and decides."""
+        return {
+            "instances": self.instances,
+            "decoders": self.decoders,
+            "links": self.links,
+            "deliveries": self.links,
+            "colocated": self.colocated,
+            "arrivals": 1,
+            "faults": 1,
+            "scheduler": 1,
+            "decisions": 1,
+            "units": self.units,
+            "rebalancer": 1,
+            "movers": self.movers,
+        }
+
+    def first(self, kind: str) -> int:
+        """Number of the first of a kind."""
+        kinds = list(self.sizes)
+        return sum(self.sizes[other] for other in kinds[: kinds.index(kind)])
+
+    @property
+    def records(self) -> Records:
+        """All of them, none with an event."""
+        actors = np.zeros(sum(self.sizes.values()), dtype=ACTOR)
+        actors["place"] = NONE
+        actors["index"] = np.concatenate([np.arange(n) for n in self.sizes.values()])
+        return actors
 
 
-def _clock(n_instances: int, n_decoders: int, n_links: int, closed: int | None, max_retries: int) -> Records:
+def _clock(actors: Actors, closed: int | None, max_retries: int) -> Records:
     clock = np.zeros(1, dtype=CLOCK)
-    clock["first_decoder"] = n_instances
-    clock["first_link"] = n_instances + n_decoders
-    clock["first_delivery"] = n_instances + n_decoders + n_links
-    clock["arrivals"] = n_instances + n_decoders + 2 * n_links
-    clock["troubles"] = n_instances + n_decoders + 2 * n_links + 1
+    for field, kind in (
+        ("first_decoder", "decoders"),
+        ("first_link", "links"),
+        ("first_delivery", "deliveries"),
+        ("first_colocated", "colocated"),
+        ("arrivals", "arrivals"),
+        ("troubles", "faults"),
+    ):
+        clock[field] = actors.first(kind)
     clock["max_retries"] = max_retries
     clock["window_s"] = PEAK_WINDOW_S
     if closed is not None:

@@ -4,6 +4,7 @@ from planner.scenario.alike import alike_classes
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven
 from planner.scenario.bundled import bundled_scenarios, scenario_path
 from planner.scenario.bursts import uneven_arrivals
+from planner.scenario.colocated import not_planned
 from planner.scenario.execution import (
     BurstArrivals,
     CacheRebalance,
@@ -97,6 +98,7 @@ __all__ = [
     "located",
     "parsed_key",
     "read_scenario",
+    "not_planned",
     "question_notes",
     "requests_of",
     "scenario_path",

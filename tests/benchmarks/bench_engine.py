@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 FIRST_USE = """
 import numpy, numba, time
 from tests.engine_cases import alike, linear_times, rules
-from planner.executor.engine.run import engine_run
+from planner.executor.engine import engine_run
 c = time.process_time()
 engine_run(rules(), linear_times(), alike(9, 9, 9, 3))
 print(f'{time.process_time() - c:.1f} s of the core')
@@ -46,7 +46,7 @@ def passes() -> None:
     """Passes and requests per second of one core."""
     import numpy as np
 
-    from planner.executor.engine.run import EngineLoad, engine_run
+    from planner.executor.engine import EngineLoad, engine_run
     from tests.engine_cases import alike, linear_times, rules
 
     engine_run(rules(), linear_times(), alike(9, 9, 9, 3))

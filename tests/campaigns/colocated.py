@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engine_run
+from planner.executor.engine import EngineLoad, engine_run
+from planner.executor.passes import EngineRules, PassTimes
 from planner.queueing import (
     ColocatedQueue,
     PassLoop,

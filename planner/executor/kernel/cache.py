@@ -8,7 +8,7 @@ from math import ceil
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.curves import value
-from planner.executor.kernel.prefix_uses import moved_tokens
+from planner.executor.kernel.prefix_uses import moved_tokens, saw_use
 from planner.executor.kernel.records import NONE, World
 
 
@@ -55,6 +55,18 @@ def hit_tokens(w: World, site: int, r: int) -> int:
 @compiled_extra(None)
 def use(w: World, site: int, r: int) -> None:
     """A prefill begins: take what its site's pool holds, and room for what is handed on."""
+    hit(w, site, r)
+    request, rule = w.requests[r], w.cache_rule[0]
+    pool = w.pools[w.routes[request.route].prefill_pool]
+    request.transfer_blocks = ceil(value(w.curves, pool.wire_curve, request.prompt_tokens) / rule.block_bytes)
+    w.caches[site].transfer_blocks += request.transfer_blocks
+    w.caches[site].used_blocks += request.transfer_blocks
+    make_room(w, site)
+
+
+@compiled
+def hit(w: World, site: int, r: int) -> None:
+    """A prompt begins with what a site's pool holds of it, which was used last then."""
     request, rule = w.requests[r], w.cache_rule[0]
     cached = hit_tokens(w, site, r)
     request.cached_tokens = cached
@@ -69,11 +81,17 @@ def use(w: World, site: int, r: int) -> None:
         tokens = moved_tokens(w.entries, w.cache_rule, w.blocks, site, first, n, shift)
         w.rebalancer[0].n_hits += 1 if tokens > 0 else 0
         w.rebalancer[0].hit_tokens += min(tokens, cached)
-    pool = w.pools[w.routes[request.route].prefill_pool]
-    request.transfer_blocks = ceil(value(w.curves, pool.wire_curve, request.prompt_tokens) / rule.block_bytes)
-    w.caches[site].transfer_blocks += request.transfer_blocks
-    w.caches[site].used_blocks += request.transfer_blocks
-    make_room(w, site)
+
+
+@compiled_extra(None)
+def saw_prompt(w: World, site: int, r: int) -> None:
+    """A prompt was prefilled at a site: it used the prefix that it hit, and its own full blocks are one now."""
+    request, n = w.requests[r], n_full_blocks(w, r, w.requests[r].prompt_tokens)
+    n_hit = -(-request.cached_tokens // w.cache_rule[0].block_tokens)
+    if n_hit > 0:
+        saw_use(w.used, w.uses, site, block_of(w, r, n_hit - 1))
+    if n > n_hit:
+        saw_use(w.used, w.uses, site, block_of(w, r, n - 1))
 
 
 @compiled

@@ -9,13 +9,13 @@ from math import ceil, sqrt
 
 from planner.executor.compiled import compiled, compiled_extra
 from planner.executor.kernel.calendar import plan, unplan
+from planner.executor.kernel.departures import finish, first_token
 from planner.executor.kernel.lists import pop, push
-from planner.executor.kernel.observe import saw, saw_finish, saw_leave
+from planner.executor.kernel.mixed import enter_colocated
+from planner.executor.kernel.observe import saw, saw_leave
 from planner.executor.kernel.records import (
-    ARRIVAL,
     DECODES,
     DRAINS,
-    FINISHED,
     NONE,
     STEP_END,
     STEP_LINE,
@@ -38,10 +38,13 @@ def arrive_at_decode(w: World, r: int) -> None:
         first_token(w, r)
         finish(w, r)
         return
+    if w.decode_pools[p].colocated != NONE:
+        enter_colocated(w, w.decode_pools[p].colocated, r, 1)
+        return
     d = emptiest(w, p, r) if w.decode_queues[p].n == 0 else NONE
     if d == NONE:
         request.state = WAITS_TO_DECODE
-        push(w.requests, w.decode_queues, p, r)
+        push(w.requests, w.decode_queues[p], r)
     else:
         join(w, d, r)
 
@@ -74,13 +77,6 @@ def has_room(w: World, d: int, r: int) -> bool:
     # A request larger than the whole memory decodes alone rather than never.
     is_alone = decoder.batch + decoder.n_joining == 0
     return is_alone or decoder.used_bytes + kept_bytes(w, decoder.pool, r) <= pool.memory_bytes
-
-
-@compiled
-def first_token(w: World, r: int) -> None:
-    """The decode side has accepted the request: what prefill made of its first token is out, once."""
-    if not w.requests[r].first_token_s >= 0:
-        w.requests[r].first_token_s = w.clock[0].now_s
 
 
 @compiled
@@ -239,7 +235,7 @@ def admit(w: World, d: int) -> None:
     decoder, now_s = w.decoders[d], w.clock[0].now_s
     p = decoder.pool
     while w.decode_queues[p].n > 0 and has_room(w, d, w.decode_queues[p].first):
-        r = pop(w.requests, w.decode_queues, p)
+        r = pop(w.requests, w.decode_queues[p])
         w.requests[r].decoder, w.requests[r].state = d, DECODES
         first_token(w, r)
         decoder.used_bytes += kept_bytes(w, p, r)
@@ -281,37 +277,6 @@ def slot_out(w: World, d: int) -> int:
     return r
 
 
-@compiled
-def count_inside(w: World, change: int) -> None:
-    """Requests inside change by one: bring their time integral up to date first."""
-    clock = w.clock[0]
-    clock.inside_s += clock.n_inside * (clock.now_s - clock.changed_s)
-    clock.changed_s = clock.now_s
-    clock.n_inside += change
-
-
-@compiled
-def finish(w: World, r: int) -> None:
-    """A request has its last token."""
-    clock = w.clock[0]
-    w.requests[r].state, w.requests[r].finish_s = FINISHED, clock.now_s
-    clock.n_finished += 1
-    if w.scheduler[0].is_on == 1:
-        see_finish(w, r)
-    count_inside(w, -1)
-    release(w)
-
-
-@compiled
-def release(w: World) -> None:
-    """In a closed loop whoever leaves lets the next one in."""
-    clock = w.clock[0]
-    if clock.is_closed == 1:
-        clock.n_due += 1
-        if w.actors[clock.arrivals].place == NONE and clock.next_arrival < w.requests.shape[0]:
-            plan(w, clock.arrivals, ARRIVAL, clock.now_s)
-
-
 @compiled_extra(None)
 def see_steps(w: World, d: int, n: int, time_s: float) -> None:
     """Let the scheduler see the seconds of steps of an instance that may change its role."""
@@ -323,9 +288,3 @@ def see_steps(w: World, d: int, n: int, time_s: float) -> None:
 def see_leave(w: World, d: int, r: int) -> None:
     """Let the scheduler see the memory that a request gives back."""
     saw_leave(w.scheduler, kept_bytes(w, w.decoders[d].pool, r))
-
-
-@compiled_extra(None)
-def see_finish(w: World, r: int) -> None:
-    """Let the scheduler see that a request has its last token."""
-    saw_finish(w.scheduler, w.requests[r].steps_left)

@@ -2,11 +2,13 @@
 
 from planner.executor.compiled import compiled_apart, compiled_extra, compiled_within
 from planner.executor.kernel.admission import admit_request
+from planner.executor.kernel.batch import count_admitted, stop_decoding
 from planner.executor.kernel.cache import end_transfer
 from planner.executor.kernel.calendar import plan, unplan
-from planner.executor.kernel.decode import admit, catch_up, count_inside, plan_again, plan_steps, release
+from planner.executor.kernel.decode import admit, catch_up, plan_again, plan_steps
+from planner.executor.kernel.departures import drop
 from planner.executor.kernel.link import count_capacity, remove_flow, settle, share
-from planner.executor.kernel.lists import pop
+from planner.executor.kernel.lists import pop, take_out
 from planner.executor.kernel.prefill import arrive_at_prefill, wake
 from planner.executor.kernel.rebalance import give_up
 from planner.executor.kernel.records import (
@@ -15,13 +17,19 @@ from planner.executor.kernel.records import (
     DECODE_CRASH,
     DECODE_RESTART,
     DECODE_SLOW,
+    DECODES,
     DOWN,
     DROPPED,
     FAULT,
     FINISHED,
     LEAVES,
     LINK_HEALTH,
+    MIXED_BEGIN,
+    MIXED_CRASH,
+    MIXED_RESTART,
+    MIXED_SLOW,
     NONE,
+    PREFILLS,
     RESTART,
     SHARED_QUEUE,
     SLOW,
@@ -29,6 +37,7 @@ from planner.executor.kernel.records import (
     TOO_OFTEN,
     UP,
     WARMS,
+    Record,
     World,
 )
 from planner.executor.kernel.roles import enter_role, leave_role
@@ -52,6 +61,8 @@ def happens(w: World) -> None:
         w.instances[fault.index].slowdown = fault.value  # of what begins from now on
     elif fault.kind == LINK_HEALTH or fault.kind == BACKGROUND:
         change_link(w, fault.index, fault.kind == LINK_HEALTH, fault.value)
+    elif fault.kind >= MIXED_CRASH:
+        trouble_mixed(w, fault.kind, fault.index, fault.value)
     else:
         trouble_decode(w, fault.kind, fault.index, fault.value)
 
@@ -59,7 +70,7 @@ def happens(w: World) -> None:
 @compiled_within
 def happens_to_unit(w: World, kind: int, index: int, value: float) -> bool:
     """Whether a fault is that of a unit that may change its role: it strikes the unit, whichever role that has now."""
-    if w.units.shape[0] == 0 or kind in (LINK_HEALTH, BACKGROUND):
+    if w.units.shape[0] == 0 or kind >= LINK_HEALTH:
         return False
     is_prefill = kind in (CRASH, RESTART, SLOW)
     u = w.instances[index].unit if is_prefill else w.decoders[index].unit
@@ -210,7 +221,7 @@ def hand_on(w: World, i: int) -> None:
     """Requests that waited for an instance alone go to the others of its pool."""
     for q in (2 * i, 2 * i + 1):
         for _ in range(w.queues[q].n):
-            r = pop(w.requests, w.queues, q)
+            r = pop(w.requests, w.queues[q])
             w.pools[w.instances[i].pool].n_waiting -= 1
             arrive_at_prefill(w, w.instances[i].pool, r)
 
@@ -252,6 +263,84 @@ def crash_decode(w: World, d: int) -> None:
         r = following
 
 
+@compiled_extra(None, "mixes")
+def trouble_mixed(w: World, kind: int, i: int, value: float) -> None:
+    """A fault of a colocated instance."""
+    instance = w.colocated[i]
+    if kind == MIXED_CRASH:
+        crash_mixed(w, i)
+    elif kind == MIXED_RESTART and instance.is_down == 1:
+        instance.is_down, instance.slowdown, instance.host_free_s = 0, 1.0, w.clock[0].now_s
+        w.pools[w.colocated_pools[instance.pool].door].n_up += 1
+        plan(w, w.clock[0].first_colocated + i, MIXED_BEGIN, w.clock[0].now_s)
+    elif kind == MIXED_SLOW:
+        instance.slowdown = value  # of passes that begin from now on
+
+
+@compiled_apart
+def crash_mixed(w: World, i: int) -> None:
+    """A colocated instance is gone with the caches that it held, in the midst of its pass.
+
+    Those that were admitted go first, then those that waited.
+    """
+    instance = w.colocated[i]
+    if instance.is_down == 1:
+        return
+    if instance.in_pass == 1:
+        instance.busy_s -= instance.end_s - w.clock[0].now_s
+    unplan(w, w.clock[0].first_colocated + i)
+    w.pools[w.colocated_pools[instance.pool].door].n_up -= 1
+    instance.is_down, instance.in_pass, instance.n_inside, instance.n_unseen, instance.host_free_s = 1, 0, 0, 0, 0.0
+    for k in range(instance.first, instance.first + instance.n):
+        empty(w, k, w.colocated_pools[instance.pool])
+    while instance.inbox.n > 0:
+        r = instance.inbox.first
+        take_out(w.sequences, instance.inbox, r)
+        send_back(w, r, w.colocated_pools[instance.pool])
+
+
+@compiled_apart
+def empty(w: World, k: int, rules: Record) -> None:
+    """A replica loses all that it holds."""
+    replica, r = w.replicas[k], w.replicas[k].admitted.first
+    while r != NONE:
+        if w.requests[r].state == DECODES:
+            stop_decoding(w, k, r)
+        r = w.sequences[r].after
+    r = replica.admitted.first
+    for chain in (replica.admitted, replica.prompts):
+        chain.first, chain.last, chain.n = NONE, NONE, 0
+    replica.partial, replica.is_decoding = NONE, 0
+    replica.used_tokens, replica.context_tokens, replica.pass_tokens, replica.pass_keys = 0.0, 0.0, 0.0, 0.0
+    while r != NONE:
+        following = w.sequences[r].after
+        count_admitted(w, rules, -1)
+        send_back(w, r, rules)
+        r = following
+    while replica.waiting.n > 0:
+        send_back(w, pop(w.requests, replica.waiting), rules)
+
+
+@compiled_apart
+def send_back(w: World, r: int, rules: Record) -> None:
+    """A request has lost its instance: with a cache there it starts again, else it has lost nothing but its place.
+
+    The tokens that it has made are part of its prompt.
+    """
+    request, sequence = w.requests[r], w.sequences[r]
+    w.pools[rules.door].n_waiting -= 1
+    has_cache = request.state == PREFILLS or request.state == DECODES
+    has_cache = has_cache or (sequence.is_standing == 1 and sequence.is_begun == 0)
+    if sequence.is_begun == 1:
+        request.prompt_tokens += sequence.made_tokens
+        request.steps_left -= sequence.made_tokens
+    sequence.is_standing, sequence.chunk_tokens = 0, 0
+    if has_cache:
+        again(w, r)
+    else:
+        admit_request(w, r)
+
+
 @compiled_apart
 def again(w: World, r: int) -> None:
     """Start a request again, or drop it if that has happened too often."""
@@ -263,16 +352,6 @@ def again(w: World, r: int) -> None:
         drop(w, r, TOO_OFTEN)
         return
     admit_request(w, r)
-
-
-@compiled_apart
-def drop(w: World, r: int, reason: int) -> None:
-    """Give a request up."""
-    w.requests[r].state, w.requests[r].reason = DROPPED, reason
-    w.clock[0].n_dropped += 1
-    if r < w.clock[0].next_arrival:
-        count_inside(w, -1)
-    release(w)
 
 
 @compiled_apart

@@ -220,7 +220,7 @@ def sent(w: World, k: int) -> int:
             remove_flow(w, k, f)
             w.requests[r].state = TRAVELS
             w.requests[r].due_s = w.clock[0].now_s + w.links[k].half_round_trip_s
-            push(w.requests, w.deliveries, k, r)
+            push(w.requests, w.deliveries[k], r)
             if w.deliveries[k].n == 1:
                 plan(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[r].due_s)
             return r

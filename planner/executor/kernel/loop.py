@@ -5,9 +5,11 @@ from planner.executor.kernel.admission import admit_request, fetched
 from planner.executor.kernel.cache import keep
 from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.conversion import is_ready
-from planner.executor.kernel.decode import arrive_at_decode, count_inside, step_ends
+from planner.executor.kernel.decode import arrive_at_decode, step_ends
+from planner.executor.kernel.departures import count_inside
 from planner.executor.kernel.faults import happens, strand
 from planner.executor.kernel.lists import pop
+from planner.executor.kernel.mixed import mixed_begins, mixed_ends
 from planner.executor.kernel.observe import saw_arrival
 from planner.executor.kernel.prefill import link_changes, pass_ends, pass_opens
 from planner.executor.kernel.rebalance import moved, rebalance
@@ -18,6 +20,8 @@ from planner.executor.kernel.records import (
     FAULT,
     LINK_CHANGE,
     LOOK,
+    MIXED_BEGIN,
+    MIXED_END,
     MOVED,
     PASS_END,
     PASS_OPENS,
@@ -86,6 +90,10 @@ def happen(w: World, kind: int, index: int) -> None:
         deliver(w, index)
     elif kind == STEP_END:
         step_ends(w, index)
+    elif kind == MIXED_END:
+        mixed_ends(w, index)
+    elif kind == MIXED_BEGIN:
+        mixed_begins(w, index)
     elif kind == FAULT:
         happens(w)
     else:
@@ -149,7 +157,7 @@ def see_arrival(w: World, r: int) -> None:
 @compiled
 def deliver(w: World, k: int) -> None:
     """The last byte of a request's cache arrives."""
-    r = pop(w.requests, w.deliveries, k)
+    r = pop(w.requests, w.deliveries[k])
     if w.requests[r].is_fetching == 1:
         fetched(w, r)
     else:

@@ -3,14 +3,14 @@
 from math import inf
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
-from planner.executor.kernel.cache import block_of, end_transfer, keep, n_full_blocks, n_prefix_blocks, use
+from planner.executor.kernel.cache import end_transfer, keep, n_prefix_blocks, saw_prompt, use
 from planner.executor.kernel.calendar import plan
 from planner.executor.kernel.curves import prefill_s, value, whole_prefill_s
 from planner.executor.kernel.decode import arrive_at_decode
 from planner.executor.kernel.link import open_flow, sent, settle, share
 from planner.executor.kernel.lists import pop, push
+from planner.executor.kernel.mixed import enter_colocated
 from planner.executor.kernel.observe import saw
-from planner.executor.kernel.prefix_uses import saw_use
 from planner.executor.kernel.rebalance import sent_move
 from planner.executor.kernel.records import (
     DOWN,
@@ -34,10 +34,13 @@ from planner.executor.kernel.room import has_room, occupy, vacate
 def arrive_at_prefill(w: World, p: int, r: int) -> None:
     """Hand a request to an instance of a pool, or put it in a queue."""
     request, pool = w.requests[r], w.pools[p]
+    if pool.colocated != NONE:
+        enter_colocated(w, pool.colocated, r, 0)
+        return
     request.state, request.done_tokens, request.instance = WAITS, request.cached_tokens, NONE
     i = chosen_instance(w, p)
     overtakes = request.prompt_tokens - request.cached_tokens <= pool.priority_tokens
-    push(w.requests, w.queues, 2 * i + (0 if overtakes else 1), r)
+    push(w.requests, w.queues[2 * i + (0 if overtakes else 1)], r)
     pool.n_waiting += 1
     if pool.dispatch == SHARED_QUEUE:
         if pool.n_idle > 0:
@@ -140,7 +143,7 @@ def wake_others(w: World, p: int) -> None:
 @compiled
 def take(w: World, i: int) -> int:
     """The next request for an instance."""
-    r = pop(w.requests, w.queues, next_queue(w, i))
+    r = pop(w.requests, w.queues[next_queue(w, i)])
     w.pools[w.instances[i].pool].n_waiting -= 1
     w.requests[r].instance = i
     w.requests[r].state = PREFILLS
@@ -319,17 +322,6 @@ def pass_ends(w: World, i: int) -> None:
     wake_next(w, i)
     if instance.is_up == DRAINS:
         may_be_drained(w, instance.unit)
-
-
-@compiled_extra(None)
-def saw_prompt(w: World, site: int, r: int) -> None:
-    """A prompt was prefilled at a site: it used the prefix that it hit, and its own full blocks are one now."""
-    request, n = w.requests[r], n_full_blocks(w, r, w.requests[r].prompt_tokens)
-    n_hit = -(-request.cached_tokens // w.cache_rule[0].block_tokens)
-    if n_hit > 0:
-        saw_use(w.used, w.uses, site, block_of(w, r, n_hit - 1))
-    if n > n_hit:
-        saw_use(w.used, w.uses, site, block_of(w, r, n - 1))
 
 
 @compiled_extra(None)

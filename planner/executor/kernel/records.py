@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Records = NDArray[Any]
+Record = Any
+"""One of them, or a part of one, as compiled code knows it."""
 Numbers = NDArray[np.float64]
 
 NONE = -1
@@ -13,8 +15,8 @@ NONE = -1
 
 # Kinds of event. Of events at the same moment the kind with the lower number happens first: what frees capacity comes
 # before what asks for it.
-FAULT, READY, PASS_END, LINK_CHANGE, DELIVERY, MOVED, STEP_END, PASS_OPENS = range(8)
-LOOK, DECISION, REBALANCE, ARRIVAL = range(8, 12)
+FAULT, READY, PASS_END, LINK_CHANGE, DELIVERY, MOVED, STEP_END, MIXED_END, PASS_OPENS = range(9)
+LOOK, DECISION, REBALANCE, ARRIVAL, MIXED_BEGIN = range(9, 14)
 
 # States of a request.
 WAITS, PREFILLS, TRAVELS, WAITS_TO_DECODE, DECODES, FINISHED, DROPPED = range(7)
@@ -24,6 +26,7 @@ NOT_DROPPED, TOO_OFTEN, STRANDED = range(3)
 
 # What may happen to the system.
 CRASH, RESTART, SLOW, DECODE_CRASH, DECODE_RESTART, DECODE_SLOW, LINK_HEALTH, BACKGROUND = range(8)
+MIXED_CRASH, MIXED_RESTART, MIXED_SLOW = range(8, 11)
 
 # What an instance of either role does: nothing, take work, or only end what it has begun.
 DOWN, UP, DRAINS = range(3)
@@ -120,10 +123,11 @@ POOL = np.dtype(
         ("n_idle", "i4"),
         ("n_up", "i4"),
         ("n_waiting", "i4"),
+        ("colocated", "i4"),  # pool that requests come to by this one, which has no instances; NONE: it has its own
     ],
     align=True,
 )
-"""A prefill pool."""
+"""A prefill pool, or the way into a colocated one."""
 
 INSTANCE = np.dtype(
     [
@@ -146,8 +150,9 @@ INSTANCE = np.dtype(
 )
 """A prefill instance."""
 
-QUEUE = np.dtype([("first", "i4"), ("last", "i4"), ("n", "i4")], align=True)
-"""A list of requests, linked through `next`."""
+LIST = [("first", "i4"), ("last", "i4"), ("n", "i4")]
+"""A list of requests, linked through `next`, or through `before` and `after` of their sequences."""
+QUEUE = np.dtype(LIST, align=True)
 
 DECODE_POOL = np.dtype(
     [
@@ -158,10 +163,11 @@ DECODE_POOL = np.dtype(
         ("memory_bytes", "f8"),
         ("state_bytes", "f8"),
         ("bytes_per_token", "f8"),
+        ("colocated", "i4"),  # pool that caches come to by this one, which has no instances; NONE: it has its own
     ],
     align=True,
 )
-"""A decode pool; its waiting requests are in the queue of the same index."""
+"""A decode pool, or the way into a colocated one; its waiting requests are in the queue of the same index."""
 
 DECODER = np.dtype(
     [
@@ -187,6 +193,114 @@ DECODER = np.dtype(
 
 SLOT = np.dtype([("end_step", "i8"), ("request", "i4")], align=True)
 """A sequence of a batch; each row of slots is a heap by `end_step`."""
+
+COLOCATED_POOL = np.dtype(
+    [
+        ("first", "i4"),  # of its instances
+        ("n", "i4"),
+        ("door", "i4"),  # prefill pool that stands for it
+        ("adrift", LIST),  # requests at no instance, as none is up
+        ("tokens_per_pass", "i8"),  # of a replica
+        ("most_running", "i8"),  # on a replica
+        ("is_prefill_first", "i1"),  # else prompts and decoding sequences share passes
+        ("splits_prompts", "i1"),  # else only whole ones are taken
+        ("reserves_output", "i1"),  # else the cache grows, and the last admitted gives way
+        ("polling_passes", "i8"),  # decode steps between looks into the inbox
+        ("room_tokens", "f8"),  # memory of a replica
+        ("sequence_tokens", "f8"),  # of it, what each sequence takes whatever its length
+        ("host_token_s", "f8"),  # that the host works on a token of a prompt, one request after another
+        ("delay_s", "f8"),  # from then until an instance can see a request, beside others
+        ("n_admitted", "i4"),
+        ("slot_s", "f8"),  # sequence-seconds of the admitted, up to `changed_s`
+        ("changed_s", "f8"),
+    ],
+    align=True,
+)
+"""A pool whose instances prefill and decode in one batch: what its passes may hold."""
+
+COLOCATED = np.dtype(
+    [
+        ("pool", "i4"),
+        ("first", "i4"),  # of its replicas
+        ("n", "i4"),
+        ("inbox", LIST),  # requests that it has not looked at, in the order in which they are ready
+        ("n_inside", "i4"),  # that it has looked at and not finished
+        ("in_pass", "i1"),
+        ("host_free_s", "f8"),  # when the host has done all that was sent
+        ("end_s", "f8"),  # of the pass
+        ("n_unseen", "i4"),  # passes since it looked into the inbox
+        ("n_passes", "i8"),
+        ("n_prompt_passes", "i8"),
+        ("busy_s", "f8"),  # the whole pass that it is in with it
+        ("is_down", "i1"),
+        ("slowdown", "f8"),  # of its passes
+    ],
+    align=True,
+)
+"""A colocated instance."""
+
+REPLICA = np.dtype(
+    [
+        ("waiting", LIST),
+        ("admitted", LIST),  # in the order of admission
+        ("prompts", LIST),  # in the present pass
+        ("partial", "i4"),  # whose prompt is computed in part
+        ("n_decoding", "i4"),
+        ("step", "i8"),  # decode steps that it has made
+        ("is_decoding", "i1"),  # in the present pass
+        ("context_tokens", "f8"),  # of all that decode
+        ("used_tokens", "f8"),  # of its memory
+        ("pass_tokens", "f8"),  # of prompts, in the present pass
+        ("pass_keys", "f8"),  # that these attend to, summed over them
+    ],
+    align=True,
+)
+"""An attention replica of a colocated instance, all of which step together."""
+
+SEQUENCE = np.dtype(
+    [
+        ("ready_s", "f8"),  # when its instance could first see it
+        ("host_s", "f8"),  # that the host works on it, beside what its pool says of every prompt
+        ("delay_s", "f8"),  # from then to ready, likewise
+        ("is_standing", "i1"),  # its prompt and first token come computed
+        ("is_begun", "i1"),  # was admitted in this stay
+        ("output_tokens", "i4"),  # to generate in this stay
+        ("left_tokens", "i4"),  # to prefill: of the prompt, and of what was generated before it gave way
+        ("made_tokens", "i4"),  # generated; while it decodes, as of the step at which it joined
+        ("chunk_tokens", "i4"),  # in the present pass
+        ("stated_instance", "i4"),  # that it is sent to while that is up; NONE: the one of the least load
+        ("instance", "i4"),
+        ("replica", "i4"),
+        ("joined_step", "i8"),  # of its replica
+        ("n_preempted", "i4"),
+        ("before", "i4"),  # in the inbox of its instance, and then among those admitted
+        ("after", "i4"),
+        ("before_due", "i4"),  # among those that end at the same step
+        ("after_due", "i4"),
+    ],
+    align=True,
+)
+"""What a request has beside its record while it is in a colocated pool."""
+
+
+class PassTable(NamedTuple):
+    """Seconds of passes at knots, by colocated pool; between them, and beyond the last ones, they are linear."""
+
+    decode_s: Numbers
+    """By pool, sequences (each number of them) and context: passes without prompts."""
+    prompt_s: Numbers
+    """By pool, spread, tokens, keys, sequences and context: passes with prompts."""
+    spread: Numbers
+    """Knots by pool, here and below: prompt tokens of all replicas over those of the fullest."""
+    tokens: Numbers
+    """Prompt tokens of the fullest replica."""
+    keys: Numbers
+    """Keys that such a token attends to, on average."""
+    sequences: Numbers
+    """Sequences that decode, on all replicas."""
+    contexts: Numbers
+    """Their mean context, on the replica that has most."""
+
 
 LINK = np.dtype(
     [
@@ -410,6 +524,7 @@ CLOCK = np.dtype(
         ("first_decoder", "i4"),  # actors: instances, decoders, links, deliveries, arrivals, faults
         ("first_link", "i4"),
         ("first_delivery", "i4"),
+        ("first_colocated", "i4"),
         ("arrivals", "i4"),
         ("troubles", "i4"),
         ("next_fault", "i4"),
@@ -448,6 +563,15 @@ class World(NamedTuple):
     """Step seconds by decode pool and batch: a constant, and what a token of context adds; shape (pools, batch, 2)."""
     slots: Records
     """Shape (decoders, batch limit)."""
+    colocated_pools: Records
+    colocated: Records
+    """Instances of colocated pools."""
+    replicas: Records
+    sequences: Records
+    """One per request; none without colocated pools."""
+    due: NDArray[np.int32]
+    """First request that ends at a step, by replica and step modulo the row."""
+    pass_table: PassTable
     links: Records
     flows: Records
     """Shape (links, flows)."""
@@ -491,3 +615,5 @@ class World(NamedTuple):
     """One row each; the columns are those of `sample`."""
     extras: int | None
     """None of a plain system: no faults, caches or scheduler, nothing that moves. Its loop is compiled without."""
+    mixes: int | None
+    """None of a plain system without colocated pools. Its loop is compiled without their passes."""

@@ -24,7 +24,7 @@ from planner.optimizer.resolution import (
 )
 from planner.optimizer.service_times import check_memory, times_basis
 from planner.roofline import ColocatedEngine, InstanceRates, Setup, colocated_engine, kv_bytes_curve
-from planner.scenario import Pool, Scenario, asked_instance, at_pool
+from planner.scenario import Pool, Scenario, asked_instance, at_pool, not_planned
 
 POISSON = 1.0
 
@@ -88,6 +88,8 @@ def question_of(
     key = scenario.colocated_pool
     if key is None:
         raise ValueError("the scenario has no colocated pool")
+    if unplanned := list(not_planned(scenario)):
+        raise InputError(unplanned)
     specs = tuple(class_specs(scenario, data_dirs, classes))
     if found := [problem for c in specs for problem in context_problems(scenario, c.name, c.mix)]:
         raise InputError(found)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor.engine.run import EngineLoad, EngineRules, EngineRun, engine_run
+from planner.executor.engine import EngineLoad, EngineRun, engine_run
 from planner.executor.pass_times import Reach, pass_times
+from planner.executor.passes import EngineRules
 from planner.profiles.stack import HarnessSettings
 from planner.roofline import ServedModel, Stack, linear_memory, settings_on
 from planner.roofline.engine_memory import MOST_RUNNING

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.executor.arrivals import poisson_s, recorded_s
-from planner.executor.colocated.full import N_TO_FILL, TURNS, closed_loop
 from planner.executor.confidence import Batches, Floats, Stratum, quantile_interval, quantiles
 from planner.executor.draws import Draws, contents, trace_start
-from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engine_run
+from planner.executor.engine import EngineLoad, engine_run
+from planner.executor.full_instance import N_TO_FILL, TURNS, closed_loop
 from planner.executor.pass_times import Reach, pass_times
+from planner.executor.passes import EngineRules, PassTimes
 from planner.results import Promise
 from planner.roofline import linear_memory
 from planner.roofline.engine_memory import MOST_RUNNING

@@ -1,7 +1,7 @@
 """Seconds of a pass, from the table."""
 
 from planner.executor.compiled import compiled, compiled_apart
-from planner.executor.engine.records import Numbers, PassTable
+from planner.executor.kernel.records import Numbers, PassTable
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Colocated pools kept full: what they do at the most, and requests that come as fast as that."""
+"""A colocated instance kept full: what it does at the most."""
 
 from math import inf
 from typing import NamedTuple
@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor.colocated.pools import Colocated
-from planner.executor.engine.run import EngineRun, engine_run
-from planner.executor.kernel.records import NONE, Records, World
+from planner.executor.colocated_pools import Colocated
+from planner.executor.engine import EngineLoad, EngineRun, engine_run, no_faults
+from planner.executor.kernel.records import Records
 
 Floats = NDArray[np.float64]
 N_TO_FILL = 20_000
@@ -26,14 +26,6 @@ class Full(NamedTuple):
     req_per_s: float
 
 
-class Paced(NamedTuple):
-    """Requests of a closed loop; one value for each."""
-
-    arrival_s: Floats
-    instances: NDArray[np.int_]
-    """That each was sent to, from 0: of instances that are as busy, arrivals alone do not tell."""
-
-
 def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.bool_]) -> Full:
     """What an instance does with all it can hold, or with as much as its limit on the time per token allows.
 
@@ -45,14 +37,13 @@ def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.boo
     most = 2 * one.most_inside
     rows = np.arange(max(N_TO_FILL, TURNS * most)) % len(requests)
     asked, is_standing = requests[rows], is_standing[rows]
-    load = one.load(asked, is_standing)
-    rules = one.rules(load)
-    times = one.times(load, rules)
+    lengths = asked["total_tokens"].astype(int), asked["output_tokens"].astype(int)
+    rules = one.rules(*lengths)
+    times = one.times(*lengths, rules)
 
     def run(in_flight: int) -> tuple[float, float]:
         n = max(N_TO_FILL, TURNS * in_flight)
-        found = engine_run(rules, times, one.load(asked[:n], is_standing[:n], concurrency=in_flight))
-        return closed_loop(found)
+        return closed_loop(engine_run(rules, times, kept_full(one, asked[:n], is_standing[:n], in_flight)))
 
     limit_s = one.engine.tpot_s
     low, (rate, tpot_s) = most, run(most)
@@ -69,6 +60,24 @@ def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.boo
     return Full(low, rate)
 
 
+def kept_full(
+    one: Colocated, requests: Records, is_standing: NDArray[np.bool_], in_flight: int, faults: Records | None = None
+) -> EngineLoad:
+    """A closed loop of so many requests of a pool, in their order, some of whose prompts were computed elsewhere."""
+    factor, host, is_new = one.engine.time_factor, one.engine.served.factors, ~is_standing
+    tokens = requests["total_tokens"].astype(int)
+    return EngineLoad(
+        prompt_tokens=tokens,
+        output_tokens=requests["output_tokens"].astype(int),
+        delay_s=factor * (host.request_overhead_s + host.source_overhead_s) * is_new,
+        host_s=factor * host.prompt_token_s * tokens * is_new,
+        concurrency=in_flight,
+        cached_tokens=requests["cached_tokens"] * is_new,
+        is_standing=is_standing,
+        faults=no_faults() if faults is None else faults,
+    )
+
+
 def closed_loop(found: EngineRun) -> tuple[float, float]:
     """Answers per second of a closed loop [1/s], and the mean time per token after the first [s]."""
     order = np.argsort(found.done_s, kind="stable")
@@ -77,24 +86,3 @@ def closed_loop(found: EngineRun) -> tuple[float, float]:
     tpot_s = found.tpot_s[order[first : last + 1]]
     known = tpot_s[np.isfinite(tpot_s)]
     return (last - first) / span_s if span_s > 0 else inf, float(known.mean()) if known.size else 0.0
-
-
-def paced_s(one: Colocated, w: World, faults: Records, max_retries: int, in_flight: int | None = None) -> Paced:
-    """Arrivals of a closed loop through a colocated pool, each with the last token of another request.
-
-    Args:
-        one: the pool, which all requests reach.
-        w: records of a run of all that is before it, which has ended; its times do not matter.
-        faults: what happens to instances.
-        max_retries: how often a request starts again after crashes.
-        in_flight: requests inside; None: as many as keep it full.
-    """
-    rows, is_standing = one.entering(w)
-    asked = w.requests[rows]
-    n = in_flight or full_instance(one, asked, is_standing).in_flight * one.pool.n_instances
-    load = one.load(asked, is_standing, concurrency=n, faults=faults, max_retries=max_retries)
-    rules = one.rules(load)
-    found = engine_run(rules, one.times(load, rules), load, one.pool.n_instances)
-    instances = np.full(len(w.requests), NONE)
-    instances[rows] = found.instances
-    return Paced(np.maximum.accumulate(np.interp(np.arange(len(w.requests)), rows, found.arrival_s)), instances)

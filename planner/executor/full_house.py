@@ -1,0 +1,91 @@
+"""Systems that are kept full: how many requests do that, and how fast they come where parts fill at other rates."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.executor.colocated_pools import Colocated
+from planner.executor.engine import engine_run
+from planner.executor.full_instance import full_instance, kept_full
+from planner.executor.kernel.records import MIXED_CRASH, Records, World
+from planner.executor.prompt_blocks import PromptBlocks
+from planner.executor.systems import System
+from planner.executor.worlds import run_to_end, world
+
+Floats = NDArray[np.float64]
+WAITING_PER_INSTANCE = 200
+MOST_WAITING = 2000
+"""Requests that a full system holds per prefill instance, and at most of all, beside those that decode: a pool runs dry
+in about one of so many moments, however large it is."""
+
+
+def full_house(plan: System) -> int:
+    """Requests that keep every pool supplied: long queues for prefill, and full batches."""
+    batches = sum(p.n_instances * t.batch_limit for p, t in zip(plan.decode, plan.decode_times, strict=True))
+    batches += sum(one.pool.n_instances * one.most_inside for one in plan.colocated)
+    return min(WAITING_PER_INSTANCE * plan.n_prefill, MOST_WAITING) + plan.n_prefill + 2 * batches
+
+
+def paced_s(plan: System, requests: Records, faults: Records, blocks: PromptBlocks | None) -> Floats:
+    """Arrivals that keep full whatever of a system with colocated pools fills first [s].
+
+    Each colocated pool is kept full by itself, and so is all that is before and beside them: in a closed loop through
+    all of it, those who wait for the slowest part would gather so slowly that no run is long enough.
+
+    Args:
+        plan: the system.
+        requests: in order of arrival; not changed.
+        faults: what happens to instances and links.
+        blocks: blocks of every prompt, where the scenario has caches.
+    """
+    w = world(plan, requests.copy(), faults=faults, blocks=blocks)
+    run_to_end(w)
+    paces = list(_paces(plan, w, requests, faults, blocks))
+    order, n_first = np.arange(len(requests)), full_house(plan)
+    slowest, least = np.zeros(len(requests)), -1.0
+    for rows, arrival_s in paces:
+        found = np.maximum.accumulate(np.interp(order, rows, arrival_s))
+        if (span_s := float(found[-1] - found[min(n_first, len(found) - 1)])) > least:
+            slowest, least = found, span_s
+    return slowest
+
+
+def _paces(
+    plan: System, w: World, requests: Records, faults: Records, blocks: PromptBlocks | None
+) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    """Requests of every part, and how they come to keep it full."""
+    ways = w.routes[w.requests["route"]]
+    first, is_apart = 0, np.zeros(len(requests), dtype=bool)
+    is_apart |= ~np.isin(ways["prefill_pool"], [one.way_in for one in plan.colocated])
+    for one in plan.colocated:
+        rows, is_standing = one.entering(w)
+        if len(rows):
+            yield rows, _of_pool(one, w.requests[rows], is_standing, _own(faults, first, one.pool.n_instances))
+        first += one.pool.n_instances
+    rows = np.flatnonzero(is_apart)
+    if len(rows):
+        before = requests[rows]
+        # What a colocated pool decodes is done here when its cache is there.
+        before["output_tokens"][np.isin(ways["decode_pool"][rows], [one.way_out for one in plan.colocated])] = 1
+        n = ceil(full_house(plan) * len(rows) / len(requests))
+        own = None if blocks is None else replace(blocks, prompts=blocks.prompts[rows])
+        apart = world(plan, before, closed=n, faults=faults, blocks=own)
+        run_to_end(apart)
+        yield rows, apart.requests["arrival_s"]
+
+
+def _of_pool(one: Colocated, asked: Records, is_standing: NDArray[np.bool_], faults: Records) -> Floats:
+    n = full_instance(one, asked, is_standing).in_flight * one.pool.n_instances
+    pool = one.batching(asked)
+    return engine_run(pool.rules, pool.times, kept_full(one, asked, is_standing, n, faults), pool.n_instances).arrival_s
+
+
+def _own(faults: Records, first: int, n: int) -> Records:
+    """Faults of the instances of a colocated pool, by their numbers in it."""
+    mine = (faults["kind"] >= MIXED_CRASH) & (faults["index"] >= first) & (faults["index"] < first + n)
+    found = faults[mine].copy()
+    found["index"] -= first
+    return found

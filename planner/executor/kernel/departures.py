@@ -1,0 +1,60 @@
+"""Requests that leave: finished, or dropped; in a closed loop each lets the next one in."""
+
+from planner.executor.compiled import compiled, compiled_apart, compiled_extra
+from planner.executor.kernel.calendar import plan
+from planner.executor.kernel.observe import saw_finish
+from planner.executor.kernel.records import ARRIVAL, DROPPED, FINISHED, NONE, World
+
+
+@compiled
+def count_inside(w: World, change: int) -> None:
+    """Requests inside change by one: bring their time integral up to date first."""
+    clock = w.clock[0]
+    clock.inside_s += clock.n_inside * (clock.now_s - clock.changed_s)
+    clock.changed_s = clock.now_s
+    clock.n_inside += change
+
+
+@compiled
+def first_token(w: World, r: int) -> None:
+    """The decode side has accepted the request: what prefill made of its first token is out, once."""
+    if not w.requests[r].first_token_s >= 0:
+        w.requests[r].first_token_s = w.clock[0].now_s
+
+
+@compiled
+def finish(w: World, r: int) -> None:
+    """A request has its last token."""
+    clock = w.clock[0]
+    w.requests[r].state, w.requests[r].finish_s = FINISHED, clock.now_s
+    clock.n_finished += 1
+    if w.scheduler[0].is_on == 1:
+        see_finish(w, r)
+    count_inside(w, -1)
+    release(w)
+
+
+@compiled_extra(None)
+def see_finish(w: World, r: int) -> None:
+    """Let the scheduler see that a request has its last token."""
+    saw_finish(w.scheduler, w.requests[r].steps_left)
+
+
+@compiled_apart
+def drop(w: World, r: int, reason: int) -> None:
+    """Give a request up."""
+    w.requests[r].state, w.requests[r].reason = DROPPED, reason
+    w.clock[0].n_dropped += 1
+    if r < w.clock[0].next_arrival:
+        count_inside(w, -1)
+    release(w)
+
+
+@compiled
+def release(w: World) -> None:
+    """In a closed loop whoever leaves lets the next one in."""
+    clock = w.clock[0]
+    if clock.is_closed == 1:
+        clock.n_due += 1
+        if w.actors[clock.arrivals].place == NONE and clock.next_arrival < w.requests.shape[0]:
+            plan(w, clock.arrivals, ARRIVAL, clock.now_s)
