@@ -84,7 +84,7 @@ def test_a_copy_of_the_sources_at_another_place_and_time_has_the_same_folder(
     assert code_cache.cache_folder() == first
 
 
-@pytest.mark.parametrize("changed", ["kernel/loop.py", "kernel/batch.py", "compiled.py", "codegen.py"])
+@pytest.mark.parametrize("changed", ["kernel/loop.py", "kernel/batch.py", "compiled.py", "compilation.py"])
 def test_a_changed_line_has_another_folder(changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(code_cache.CACHE_VARIABLE, str(tmp_path))
     first = code_cache.cache_folder()
@@ -103,7 +103,7 @@ def test_another_compiler_or_setting_of_it_has_another_folder(
     monkeypatch.setenv(code_cache.CACHE_VARIABLE, str(tmp_path))
     first = code_cache.cache_folder()
     if library == "NUMBA_OPT":
-        monkeypatch.setenv(library, "1")
+        monkeypatch.setenv(library, "2")
     elif library == "python":
         monkeypatch.setattr(code_cache, "python_version", lambda: "3.99.0")
     else:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.executor import system, world
-from planner.executor.compilation import load_or_compile
+from planner.executor.compilation import machine_code
 from planner.executor.draws import Draws
 from planner.executor.kernel import World
 from planner.executor.kernel.loop import advance, start
@@ -105,13 +105,13 @@ def test_a_unit_that_drains_gets_nothing_new_and_warms_up_before_it_serves(dispa
     changes = EAGER | {"dispatch": dispatch, "prefill_batching": "chunked"}
     plan = system(scenario(changes, batch=4), fleet(n_near=3, n_decode=3, threshold_tokens=6e4))
     w = world(plan, requests)
-    load_or_compile({start: (w,), advance: (w, 0)})
-    start(w)
+    begin, go_on = machine_code({start: (w,), advance: (w, 0)})
+    begin(w)
     n_drained, warmed = 0, dict.fromkeys(range(len(w.units)), 0.0)
     held, states = [set() for _ in w.units], w.units["state"].copy()
     held_while_draining: set[bool] = set()  # roles that were seen to end what they had
     while True:
-        goes_on = advance(w, 1)
+        goes_on = go_on(w, 1)
         now_s = w.clock[0]["now_s"]
         for u, unit in enumerate(w.units):
             alive = (w.requests["state"] != FINISHED) & (w.requests["arrival_s"] <= now_s)

@@ -1,6 +1,6 @@
 """Files of compiled code: found again by content, made anew where damaged, never in the way and never another's.
 
-The folder is named after all that the code depends on but the types and the processor, which name the files in it.
+The folder is named after all that the code depends on but the types and the processor, which name the folders in it.
 Where the sources lie, and when they were written, does not matter: copies of one version share what one has compiled.
 """
 
@@ -10,22 +10,22 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
 from time import time
+from typing import Any
+from uuid import uuid4
 
-from planner.errors import InputError
-from planner.files import ASIDE, write_bytes
 from planner.notes import Note, note
 
 SOURCES = Path(__file__).parent
 LOOPS = ("kernel",)
 """Folders of what is compiled."""
-COMPILERS = ("compiled.py", "codegen.py", "compilation.py")
+COMPILERS = ("compiled.py", "compilation.py")
 """Modules that decide what code is made of it."""
 LIBRARIES = ("numba", "llvmlite", "numpy")
 COMPILER_SETTINGS = "NUMBA_"
@@ -33,58 +33,106 @@ COMPILER_SETTINGS = "NUMBA_"
 OTHER_SETTINGS = {"NUMBA_NUM_THREADS", "NUMBA_CACHE_DIR"}
 """Of these, those that do not change the code; joblib sets the first for its processes."""
 CACHE_VARIABLE = "PLANNER_CACHE_DIR"
-FOLDER, SUFFIX = "executor-", ".code"
+FOLDER, ASIDE, SUMS = "executor-", ".planner-", "sums"
+"""Beginnings of the names of folders, whole and unfinished, and the file with the digests of the others."""
 DIGITS = 16
 """Of a digest in a name."""
-CHECK_BYTES = sha256().digest_size
-"""Length of the digest that a file begins with."""
 UNUSED_S, MOST_FOLDERS = 30 * 86400.0, 20
 """Folders of other versions are removed that were not used for so long, and those beyond so many."""
 UNFINISHED_S = 86400.0
-"""Age of an unfinished file whose writer is gone [s]."""
+"""Age of an unfinished folder whose writer is gone [s]."""
 LOG = logging.getLogger("planner.executor")
 ALL_OF_OTHERS, WRITING_OF_OTHERS = 0o077, 0o022
 """Bits of a mode by which others than the owner may do something, and by which they may put something in."""
 
 
-def stored(name: str) -> bytes | None:
-    """Content of a file of compiled code, whole as it was stored; None where there is none or it is damaged."""
-    folder = cache_folder()
-    if folder is None:
-        return None
-    path = folder / f"{name}{SUFFIX}"
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError:
-        content = b""
-    check, payload = content[:CHECK_BYTES], content[CHECK_BYTES:]
-    if sha256(payload).digest() != check:
-        _warn(note("compiled-code-damaged", f"a file of compiled code in {folder} is damaged, and is made anew"))
-        with suppress(OSError):
-            path.unlink()  # what is written over a file takes its mode
-        return None
-    with suppress(OSError):
-        os.utime(folder)
-    return payload
+class Locator:
+    """Where numba keeps the code of a function, as `kept_in` says; its sources are looked at by the name of the folder.
 
-
-def store(name: str, payload: bytes) -> None:
-    """A file of compiled code, written whole or not at all; then what was long unused is removed.
-
-    Several processes may write one file at the same time: each writes its own and puts it into place, and the last
-    stays. A disk that does not take it is told of once.
+    numba finds locators by `NUMBA_CACHE_LOCATOR_CLASSES`, which is set while a function is made known to it.
     """
-    folder = cache_folder()
-    if folder is None:
+
+    folder = Path()
+
+    @classmethod
+    def from_function(cls, *_: object) -> "Locator":
+        """The locator of a function."""
+        found = cls()
+        found.folder = cls.folder
+        return found
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder, if it is not there."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        """The folder."""
+        return str(self.folder)
+
+    def get_source_stamp(self) -> str:
+        """What changes with the sources: nothing in one folder."""
+        return ""
+
+    def get_disambiguator(self) -> str:
+        """What tells functions of one name apart: there are none in one folder."""
+        return ""
+
+
+@contextmanager
+def kept_in(folder: Path) -> Iterator[None]:
+    """Functions that become known to numba meanwhile keep their code in a folder."""
+    import numba
+
+    config: Any = numba.config
+    usual = config.CACHE_LOCATOR_CLASSES
+    config.CACHE_LOCATOR_CLASSES, Locator.folder = f"{Locator.__module__}.{Locator.__name__}", folder
+    try:
+        yield
+    finally:
+        config.CACHE_LOCATOR_CLASSES = usual
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a folder of compiled code is there, as it was stored; one that is damaged is told of, and removed."""
+    if not folder.is_dir():
+        return False
+    with suppress(OSError):
+        if (folder / SUMS).read_bytes() == _sums(folder):
+            os.utime(folder.parent)
+            return True
+    _warn(note("compiled-code-damaged", f"compiled code in {folder.parent} is damaged, and is made anew"))
+    shutil.rmtree(folder, ignore_errors=True)
+    return False
+
+
+@contextmanager
+def keep(folder: Path) -> Iterator[Path]:
+    """A folder beside, which comes into the place of this one when all is in it; then what was long unused is removed.
+
+    Several processes may keep the same code at the same time: each has its own, and the first stays. What cannot be
+    written is told of once.
+    """
+    aside = folder.parent / f"{ASIDE}{uuid4().hex}"
+    with suppress(OSError):
+        aside.mkdir(mode=0o700)
+    yield aside
+    if not aside.is_dir():
         return
     try:
-        write_bytes(folder / f"{name}{SUFFIX}", sha256(payload).digest() + payload)
-    except InputError as error:
-        _not_stored(folder, error.problems[0].message)
-    else:
-        _remove_unused(folder)
+        (aside / SUMS).write_bytes(_sums(aside))
+        aside.rename(folder)
+    except OSError as error:
+        if not folder.is_dir():
+            not_stored(folder.parent, error)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    _remove_unused(folder.parent)
+
+
+def _sums(folder: Path) -> bytes:
+    """Digests of the files of a folder, by name."""
+    files = sorted(path for path in folder.iterdir() if path.name != SUMS)
+    return "".join(f"{sha256(path.read_bytes()).hexdigest()} {path.name}\n" for path in files).encode()
 
 
 def _remove_unused(used: Path) -> None:
@@ -96,7 +144,7 @@ def _remove_unused(used: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
         for path in used.glob(f"{ASIDE}*"):
             if time() - path.stat().st_mtime > UNFINISHED_S:
-                path.unlink()
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _folders_beside(used: Path) -> Iterator[tuple[float, Path]]:
@@ -134,6 +182,11 @@ def cache_folder() -> Path | None:
     for root, reason in untold:
         _not_stored(root, reason)
     return None
+
+
+def not_stored(folder: Path, error: OSError) -> None:
+    """Tell that a folder takes no code."""
+    _not_stored(folder, f"cannot be written: {error.strerror or error}")
 
 
 def _not_stored(folder: Path, reason: str) -> None:

@@ -1,14 +1,16 @@
 """Machine code of the event loop: what an earlier process stored, else compiled, which is told of, and stored."""
 
 import logging
-import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
+from shutil import rmtree
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
-from planner.executor.code_cache import CACHE_VARIABLE, DIGITS, cache_folder, store, stored
-from planner.executor.codegen import optimized_once
+from planner.executor.code_cache import CACHE_VARIABLE, DIGITS, cache_folder, is_whole, keep, kept_in, not_stored
+from planner.executor.compiled import OPTIONS
 
 LOG = logging.getLogger("planner.executor")
 OVER = {"is_over": True}
@@ -17,65 +19,80 @@ ABOUT_S = 25
 """Seconds that compiling the loop of a plain system takes on one core of 2024."""
 Types = tuple[Any, ...]
 """Of the arguments of a function, as numba knows them."""
+Calls = tuple[tuple[Callable[..., Any], Types], ...]
+KNOWN: dict[Calls, tuple[Any, ...]] = {}
+"""What this process has loaded or compiled."""
 
 
-def load_or_compile(calls: Mapping[Any, tuple[Any, ...]], about_s: int = ABOUT_S) -> None:
-    """Machine code of functions that Python calls, for the types of what they are called with.
+def machine_code(calls: Mapping[Callable[..., Any], tuple[Any, ...]], about_s: int = ABOUT_S) -> tuple[Any, ...]:
+    """Functions as machine code that Python calls, for the types of what they are called with.
 
-    numba keeps a cache of its own. This one differs in three ways: files are found by content and not by path, each is
-    checked before it is run, and two processes that store code of different types do not get in each other's way.
+    numba keeps the code, in a folder that is found by content and not by path. It is checked before it is run, and
+    comes into place whole: processes that compile at the same time do not get in each other's way.
 
     Args:
-        calls: functions made by `compiled_entry`, and arguments such as each will be called with.
+        calls: functions, and arguments such as each will be called with.
         about_s: how long compiling them takes [s].
     """
-    from numba.core.compiler_lock import global_compiler_lock
+    import numba
 
-    wanted = [(entry, tuple(map(entry.typeof_pyval, arguments))) for entry, arguments in calls.items()]
-    with global_compiler_lock:
-        missing = [(entry, types) for entry, types in wanted if types not in entry.overloads]
-        missing = [(entry, types) for entry, types in missing if not _load(entry, types)]
-        if missing:
-            _compile(missing, about_s)
+    wanted = tuple((function, tuple(map(numba.typeof, arguments))) for function, arguments in calls.items())
+    if wanted not in KNOWN:
+        KNOWN[wanted] = _loaded(wanted) or _compiled(wanted, about_s)
+    return KNOWN[wanted]
 
 
-def _load(entry: Any, types: Types) -> bool:
-    """Take what an earlier process compiled; False where there is nothing."""
-    from numba.core.compiler import CompileResult
-
-    context = entry.targetctx
-    context.refresh()
-    code = stored(_name(entry, types))
-    if code is None:
-        return False
-    found = cast(Any, CompileResult)._rebuild(context, *pickle.loads(code))
-    context.insert_user_function(found.entry_point, found.fndesc, [found.library])
-    entry.add_overload(found)
-    return True
+def _loaded(wanted: Calls) -> tuple[Any, ...] | None:
+    """What an earlier process compiled; None where there is nothing whole."""
+    folder = cache_folder()
+    if folder is None or not is_whole(folder / _name(wanted)):
+        return None
+    return _made(wanted, folder / _name(wanted))
 
 
-def _compile(missing: Sequence[tuple[Any, Types]], about_s: int) -> None:
-    began = monotonic()
-    kept = "once" if cache_folder() else f"for this run only, as no folder keeps it (set {CACHE_VARIABLE})"
+def _compiled(wanted: Calls, about_s: int) -> tuple[Any, ...]:
+    """Compile functions, tell of it, and keep what came of it for later processes."""
+    began, folder = monotonic(), cache_folder()
+    kept = "once" if folder else f"for this run only, as no folder keeps it (set {CACHE_VARIABLE})"
     LOG.info("compiling the executor %s, about %d s", kept, about_s)
-    with optimized_once(entry.py_func.__qualname__ for entry, _ in missing):
-        for entry, types in missing:
-            entry.compile(types)
-            _store(entry, types)
+    if folder is None:
+        found = _made(wanted, None)
+    else:
+        with keep(folder / _name(wanted)) as aside:
+            found = _made(wanted, aside)
     LOG.info("the executor is compiled, after %.0f s", monotonic() - began, extra=OVER)
+    return found
 
 
-def _store(entry: Any, types: Types) -> None:
-    """Keep what was compiled for later processes, unless it holds addresses of this one."""
-    from numba.core.serialize import dumps
+def _made(wanted: Calls, folder: Path | None) -> tuple[Any, ...]:
+    """Functions with code for some types each, from a folder or put into it; without one for this process alone."""
+    import numba
 
-    result = entry.overloads[types]
-    if not result.library.has_dynamic_globals:
-        store(_name(entry, types), cast(Any, dumps)(result._reduce()))
+    found = []
+    for function, types in wanted:
+        if folder is None:
+            made = numba.njit(**OPTIONS)(function)
+        else:
+            with kept_in(folder):
+                made = numba.njit(**OPTIONS, cache=True)(function)
+        try:
+            made.compile(types)
+        except OSError as error:  # of a disk that takes nothing: the code is there
+            if types not in made.signatures or folder is None:
+                raise
+            not_stored(folder.parent, error)
+            rmtree(folder, ignore_errors=True)
+        found.append(made)
+    return tuple(found)
 
 
-def _name(entry: Any, types: Types) -> str:
-    """Name of a file: the function, with a digest of what it is called with and of the processor it is made for."""
-    function = entry.py_func
-    known = function.__module__, function.__qualname__, str(types), entry.targetctx.codegen().magic_tuple()
-    return f"{function.__name__}-{sha256(repr(known).encode()).hexdigest()[:DIGITS]}"
+def _name(wanted: Calls) -> str:
+    """Name of a folder: a digest of functions, of what they are called with, and of the processor."""
+    import llvmlite.binding as llvm
+
+    features = ""
+    with suppress(RuntimeError):  # where they cannot be told
+        features = llvm.get_host_cpu_features().flatten()
+    functions = [(function.__module__, function.__qualname__, str(types)) for function, types in wanted]
+    known = functions, llvm.get_default_triple(), llvm.get_host_cpu_name(), features
+    return sha256(repr(known).encode()).hexdigest()[:DIGITS]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from planner.curves import Curve
 from planner.executor.cache_pools import cache_fields, no_caches
 from planner.executor.colocated_pools import Colocated
-from planner.executor.compilation import ABOUT_S, load_or_compile
+from planner.executor.compilation import ABOUT_S, machine_code
 from planner.executor.control import idle_control, scheduler_fields, units
 from planner.executor.kernel.records import (
     ACTOR,
@@ -174,11 +174,11 @@ def bare_world(requests: Records, pool: BatchingPool, closed: int | None, faults
 
 def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
     """Let every event happen; now and then say how far the arrivals are."""
-    from planner.executor.kernel.loop import advance, start  # compiles, or loads what was compiled
+    from planner.executor.kernel.loop import advance, start  # takes its time to load
 
-    load_or_compile({start: (w,), advance: (w, 0)}, ABOUT_S if w.extras is None else ALL_S)
-    start(w)
-    while advance(w, EVENTS_AT_ONCE):
+    begin, go_on = machine_code({start: (w,), advance: (w, 0)}, ABOUT_S if w.extras is None else ALL_S)
+    begin(w)
+    while go_on(w, EVENTS_AT_ONCE):
         progress(int(w.clock[0]["n_finished"]) / max(len(w.requests), 1))
 
 

@@ -1,6 +1,9 @@
-"""The event loop: the router, and one event after another in the order of time."""
+"""The event loop: the router, and one event after another in the order of time.
 
-from planner.executor.compiled import compiled, compiled_entry, compiled_extra, compiled_within
+Python calls `start` and `advance`, by their machine code.
+"""
+
+from planner.executor.compiled import compiled, compiled_extra, compiled_within
 from planner.executor.kernel.admission import admit_request, fetched
 from planner.executor.kernel.cache import keep
 from planner.executor.kernel.calendar import plan, unplan
@@ -35,7 +38,6 @@ from planner.executor.kernel.samples import sample
 from planner.executor.kernel.scheduler import decide, look
 
 
-@compiled_entry
 def start(world: World) -> None:
     """Plan the first arrival and the first fault."""
     w = by_reference(world)
@@ -51,7 +53,6 @@ def start(world: World) -> None:
         plan(w, w.rebalancer[0].actor, REBALANCE, w.rebalancer[0].interval_s)
 
 
-@compiled_entry
 def advance(world: World, n_events: int) -> bool:
     """Let so many events happen; whether any is left to come.
 
