@@ -7,7 +7,9 @@ import pytest
 
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, system
-from planner.results import Fleet, PoolPlan, Run, RunRecords
+from planner.executor.routes import Topology
+from planner.executor.streams import Stream
+from planner.results import NONE_LEAVES, Fleet, PoolPlan, Run, RunRecords
 from planner.scenario import Scenario
 from tests.colocated_cases import chat, fleet
 
@@ -117,9 +119,19 @@ def test_every_pool_takes_its_part_of_the_requests() -> None:
         assert prefilled[name][short].mean() == pytest.approx(1 / 3, abs=0.03)
     for name in ("both", "twin"):
         assert (decoded[name] == prefilled[name])[short & ~prefilled["near"]].all()
-    for name in ("both", "twin", "dec"):
-        assert decoded[name][prefilled["near"]].mean() == pytest.approx(1 / 3, abs=0.05)
     assert prefilled["long"][seen["is_long"]].all()
+    assert decoded["dec"][prefilled["near"] | prefilled["long"]].all()
+
+
+def test_a_colocated_pool_has_the_share_of_decode_that_the_plan_states() -> None:
+    """Of what the pools for prompts alone have computed, beside all that it computes itself."""
+    plan = mixed(both=2, near=1, dec=1, threshold_tokens=None)
+    shares = {"short": {"both": 0.5, "near": 0.5}, "decode": {"both": 0.2, "dec": 0.8}}
+    both, near, dec = plan.pools
+    topology = Topology(asked(), ((both, 0), (near, 1)), (dec, both), ())
+    ways = topology.ways(Stream("all", None, 20.0, NONE_LEAVES, shares))["short"]
+    weights = {(way.prefill, way.decode): way.weight for way in ways}
+    assert weights == pytest.approx({(0, 1): 0.5, (1, 0): 0.4, (1, 1): 0.1})
 
 
 def test_a_pool_that_is_offered_nothing_changes_nothing() -> None:

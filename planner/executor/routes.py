@@ -57,12 +57,15 @@ class Topology:
     def _of_part(self, stream: Stream, part: Part) -> list[Way]:
         """The ways of a part: every prefill pool's weight is divided between those that may decode after it.
 
-        A colocated pool decodes what it prefills; its share of decode is of what others prefill.
+        A colocated pool decodes what it prefills; its share of decode is of what others prefill. Where a plan states no
+        shares, it has none of that beside a decode pool.
         """
         found: list[Way] = []
         for spec, p in self.prefill:
             ends = (d for d in range(len(self.decode)) if self._serves(stream, spec, self.decode[d]))
             ways = [way for d in ends if (way := self._way(stream, part, spec, p, d)) is not None]
+            if stream.pool_shares is None and any(self.decode[way.decode].role == "decode" for way in ways):
+                ways = [way for way in ways if self.decode[way.decode].role == "decode"]
             total = sum(way.weight for way in ways)
             share = self._prefill_weight(stream, part, spec) / total if total > 0 else 0.0
             found += [way._replace(weight=way.weight * share) for way in ways]
