@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from planner.executor import System, system, world
 from planner.executor.draws import Draws, blank_requests
+from planner.executor.fault_schedule import fault_schedule
 from planner.executor.kernel import World
 from planner.executor.kernel.records import PROMPT
 from planner.executor.prompt_blocks import PromptBlocks
 from planner.executor.run import run_to_end
-from planner.executor.troubles import troubles
 from planner.results import Cost, Fleet, Latency, LinkPlan, PoolPlan
 from planner.scenario import Scenario
 from tests.builders import small_with
@@ -114,7 +114,7 @@ def chains(prompts: Sequence[Sequence[int]]) -> PromptBlocks:
 def ended(plan: System, requests: Any, blocks: PromptBlocks | None = None) -> World:
     """The world after the run."""
     last_s = float(requests["arrival_s"][-1]) if len(requests) else 0.0
-    w = world(plan, requests, faults=troubles(plan, last_s, Draws(0)), blocks=blocks)
+    w = world(plan, requests, faults=fault_schedule(plan, last_s, Draws(0)), blocks=blocks)
     run_to_end(w)
     return w
 

@@ -11,10 +11,10 @@ from planner.errors import InputError
 from planner.executor import system, world
 from planner.executor.compilation import machine_code
 from planner.executor.draws import Draws
+from planner.executor.fault_schedule import fault_schedule
 from planner.executor.kernel import World
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import DRAINS, FINISHED, SERVES, SHARED_QUEUE, UP
-from planner.executor.troubles import troubles
 from tests.executor_cases import STEP_S, TOKEN_BYTES, TOKEN_S, asked, fleet, poisson_s, run, scenario
 from tests.executor_cases import whole_tokens as tokens_of
 from tests.test_executor_laws import DISCIPLINES, SIZES, check_laws, drawn, stated
@@ -323,5 +323,5 @@ def test_what_cannot_be_is_an_error_of_the_scenario(key: str, value: Any, said: 
 def test_crashes_at_random_strike_the_same_instances_with_and_without_conversions() -> None:
     changes = {"execution.pools": {"decode": {"mean_days_between_crashes": 0.01, "restart_s": 60.0}}}
     plans = [system(scenario(changes | more, batch=4), fleet(n_near=2, n_decode=3)) for more in ({}, EAGER)]
-    rows = [troubles(plan, 86_400.0, Draws(0)) for plan in plans]
+    rows = [fault_schedule(plan, 86_400.0, Draws(0)) for plan in plans]
     assert rows[0].tobytes() == rows[1].tobytes()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.executor import RunQuestion, simulate
-from planner.executor.settling import RELAXATIONS_TO_WARM_UP, relaxation_s
+from planner.executor.warm_up import RELAXATIONS_TO_WARM_UP, relaxation_s
 from planner.results import Interval
 from planner.studies.validation import check
 from tests.executor_cases import fleet, scenario

@@ -12,7 +12,7 @@ from planner.scenario import Scenario
 Integers = NDArray[np.int64]
 
 
-def draw_luck(requests: Records, scenario: Scenario, draws: Draws) -> None:
+def draw_extra_steps(requests: Records, scenario: Scenario, draws: Draws) -> None:
     """Draw the steps of every answer whose model has drafts, and write down what that is in tokens.
 
     Decode instances pass through tokens at the pace of a step over the tokens that it yields on average. An answer
@@ -34,7 +34,7 @@ def draw_luck(requests: Records, scenario: Scenario, draws: Draws) -> None:
         chances = yield_chances(used.acceptance)
         mean = float(chances @ np.arange(1, len(chances) + 1))
         steps = drawn_steps(tokens, chances, draws.generator(f"class {name}: drafts"))
-        requests["luck_tokens"][mine] = np.rint(steps * mean).astype(np.int64) - tokens
+        requests["extra_steps"][mine] = np.rint(steps * mean).astype(np.int64) - tokens
 
 
 def yield_chances(acceptance: Sequence[float]) -> NDArray[np.float64]:

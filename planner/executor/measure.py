@@ -14,9 +14,9 @@ from planner.executor.confidence import t_quantile
 from planner.executor.control import convertible_pool
 from planner.executor.full_instance import full_instance
 from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN, World
-from planner.executor.settling import relaxations
 from planner.executor.streams import Stream
 from planner.executor.systems import System
+from planner.executor.warm_up import relaxations
 from planner.results import Interval, RunRecords
 from planner.scenario import Slo
 from planner.units import gbps

@@ -94,7 +94,7 @@ def colocated_fields(pools: Sequence[BatchingPool], n_requests: int, longest_out
     for record, one in zip(records, pools, strict=True):
         record["n"], record["door"] = one.n_instances, one.door
         record["host_token_s"], record["delay_s"] = one.host_token_s, one.delay_s
-        record["adrift"] = (NONE, NONE, 0)
+        record["displaced"] = (NONE, NONE, 0)
         for name in RULES:
             record[name] = getattr(one.rules, name)
     records["first"] = np.cumsum(records["n"]) - records["n"]

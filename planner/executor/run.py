@@ -5,19 +5,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from planner.executor.drafted import draw_luck
+from planner.executor.drafted import draw_extra_steps
 from planner.executor.draws import Draws, drawn_requests, to_streams
+from planner.executor.fault_schedule import fault_schedule
 from planner.executor.full_house import full_house, paced_s
 from planner.executor.kernel.records import Records
 from planner.executor.measure import Outcome, Window, outcome
 from planner.executor.memory import RunMemory
 from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
-from planner.executor.refused import check_room
 from planner.executor.run_answer import answer
 from planner.executor.run_question import Enough, RunQuestion, run_on
 from planner.executor.sessions import session_requests
 from planner.executor.systems import System, system
-from planner.executor.troubles import troubles
+from planner.executor.unservable_prompts import check_room
 from planner.executor.worlds import Progress, run_to_end, world
 from planner.jobs import HERE, Workers, answers
 from planner.results import Fleet, Plan, Run, RunRecords
@@ -150,7 +150,7 @@ def replicate(
     requests, blocks = _asked(plan, n, req_per_s, draws, data_dirs)
     check_room(plan, requests)
     horizon_s = HORIZON * float(requests["arrival_s"][-1])
-    faults = troubles(plan, horizon_s, draws)
+    faults = fault_schedule(plan, horizon_s, draws)
     is_paced = question.is_full and bool(plan.colocated)
     if is_paced:
         requests["arrival_s"], closed = paced_s(plan, requests, faults, blocks), None
@@ -177,6 +177,6 @@ def _asked(
     else:
         requests = drawn_requests(scenario, n, req_per_s, draws, data_dirs, plan.class_rates)
         blocks = trace_blocks(scenario, requests, data_dirs) if has_cache else None
-    draw_luck(requests, scenario, draws)
+    draw_extra_steps(requests, scenario, draws)
     to_streams(requests, plan.streams, tuple(scenario.workloads), draws)
     return requests, blocks if has_cache else None

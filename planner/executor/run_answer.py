@@ -10,10 +10,10 @@ from planner.errors import CheckFailedError
 from planner.executor.measure import REASONS, Outcome, averaged, site_name
 from planner.executor.rebalancing import stated_rebalance
 from planner.executor.run_question import RunQuestion
-from planner.executor.settling import Unsettled, unsettled
 from planner.executor.streams import Stream
 from planner.executor.systems import System
 from planner.executor.timings import Part, timed
+from planner.executor.warm_up import Unsettled, unsettled
 from planner.notes import Note, note
 from planner.results import (
     ClassRun,

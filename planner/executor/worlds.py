@@ -391,7 +391,7 @@ def _clock(actors: Actors, closed: int | None, max_retries: int) -> Records:
         ("first_delivery", "deliveries"),
         ("first_colocated", "colocated"),
         ("arrivals", "arrivals"),
-        ("troubles", "faults"),
+        ("fault_actor", "faults"),
     ):
         clock[field] = actors.first(kind)
     clock["max_retries"] = max_retries

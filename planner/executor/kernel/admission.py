@@ -3,7 +3,7 @@
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.cache import hit_tokens, keep, n_prefix_blocks
 from planner.executor.kernel.curves import value
-from planner.executor.kernel.link import open_flow, settle, share
+from planner.executor.kernel.link import settle, share_link, start_transfer
 from planner.executor.kernel.prefill import arrive_at_prefill
 from planner.executor.kernel.records import NONE, World
 from planner.executor.kernel.router import better_site, route, site_of
@@ -39,10 +39,10 @@ def fetch(w: World, r: int, there: int) -> None:
     held = min(n_prefix_blocks(w, here, r) * rule.block_tokens, request.cached_tokens)
     size = value(w.curves, curve, request.cached_tokens) - value(w.curves, curve, held) + value(w.curves, curve, 0.0)
     settle(w, k)
-    flow = w.flows[k, open_flow(w, k, r)]
+    flow = w.flows[k, start_transfer(w, k, r)]
     flow.is_open, flow.backlog_bytes = 0, size
     request.wire_bytes += size
-    share(w, k)
+    share_link(w, k)
 
 
 @compiled_extra(None)

@@ -1,24 +1,24 @@
 """The batch of a replica: who is admitted, what of prompts a pass takes, who gives way, and who is done."""
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
-from planner.executor.kernel.cache import hit, keep, saw_prompt
+from planner.executor.kernel.cache import hit, keep, record_prompt
 from planner.executor.kernel.departures import finish, first_token
 from planner.executor.kernel.lists import insert_after, pop, push, push_first, take_out
 from planner.executor.kernel.records import DECODES, NONE, PREFILLS, WAITS, Record, World
 
 
 @compiled
-def fill(w: World, k: int, rules: Record) -> None:
+def choose_pass(w: World, k: int, rules: Record) -> None:
     """Choose what the next pass of a replica does."""
     replica = w.replicas[k]
     replica.pass_tokens, replica.pass_keys = 0.0, 0.0
     if rules.is_prefill_first == 1:
         take_prompts(w, k, rules, rules.tokens_per_pass)
         if replica.pass_tokens == 0.0:
-            make_room(w, k, rules)
+            preempt_until_fits(w, k, rules)
         replica.is_decoding = replica.n_decoding > 0 and replica.pass_tokens == 0.0
     else:
-        gave_way = make_room(w, k, rules)
+        gave_way = preempt_until_fits(w, k, rules)
         if not gave_way:
             take_prompts(w, k, rules, rules.tokens_per_pass - replica.n_decoding)
         replica.is_decoding = replica.n_decoding > 0
@@ -39,9 +39,9 @@ def take_prompts(w: World, k: int, rules: Record, budget: int) -> None:
     while budget > 0 and replica.waiting.n > 0 and replica.admitted.n < rules.most_running:
         r = replica.waiting.first
         is_too_long = rules.splits_prompts == 0 and w.sequences[r].left_tokens > budget
-        if (is_too_long and replica.pass_tokens > 0.0) or not has_room(w, k, rules, r):
+        if (is_too_long and replica.pass_tokens > 0.0) or not fits_batch(w, k, rules, r):
             return
-        admit(w, k, rules)
+        admit_next(w, k, rules)
         if w.requests[r].state == DECODES:
             budget -= 1
         else:
@@ -49,7 +49,7 @@ def take_prompts(w: World, k: int, rules: Record, budget: int) -> None:
 
 
 @compiled
-def has_room(w: World, k: int, rules: Record, r: int) -> bool:
+def fits_batch(w: World, k: int, rules: Record, r: int) -> bool:
     """Whether a request fits beside the others, with the tokens that a step of those adds."""
     replica, sequence = w.replicas[k], w.sequences[r]
     needed = rules.sequence_tokens + w.requests[r].prompt_tokens + sequence.made_tokens
@@ -62,7 +62,7 @@ def has_room(w: World, k: int, rules: Record, r: int) -> bool:
 
 
 @compiled
-def admit(w: World, k: int, rules: Record) -> None:
+def admit_next(w: World, k: int, rules: Record) -> None:
     """Give the first that waits its memory; one with nothing to compute decodes from now on."""
     replica = w.replicas[k]
     r = pop(w.requests, replica.waiting)
@@ -105,7 +105,7 @@ def keep_prompt(w: World, rules: Record, r: int) -> None:
     site = w.pools[rules.door].site
     keep(w, site, r, w.requests[r].prompt_tokens, True)
     if w.rebalancer[0].is_on == 1:
-        saw_prompt(w, site, r)
+        record_prompt(w, site, r)
 
 
 @compiled
@@ -136,20 +136,20 @@ def take_chunk(w: World, k: int, rules: Record, r: int, budget: int) -> int:
 
 
 @compiled
-def make_room(w: World, k: int, rules: Record) -> bool:
+def preempt_until_fits(w: World, k: int, rules: Record) -> bool:
     """Let the last admitted give way until a step's tokens fit; whether any did."""
     replica = w.replicas[k]
     gave_way = False
     if rules.reserves_output == 1:
         return gave_way
     while replica.n_decoding > 0 and replica.used_tokens + replica.n_decoding > rules.room_tokens:
-        give_way(w, k, rules)
+        preempt(w, k, rules)
         gave_way = True
     return gave_way
 
 
 @compiled_apart
-def give_way(w: World, k: int, rules: Record) -> None:
+def preempt(w: World, k: int, rules: Record) -> None:
     """Take the last admitted out of the batch; it waits first in the queue, and all it had is computed again.
 
     All but the prefix that was cached when it came: others hold that. A cache that came from elsewhere is not sent for
@@ -216,7 +216,7 @@ def leave_batch(w: World, i: int, k: int, r: int, rules: Record) -> None:
 
 
 @compiled
-def batch_steps(w: World, i: int, k: int, rules: Record) -> None:
+def finish_batch_step(w: World, i: int, k: int, rules: Record) -> None:
     """Each sequence of a replica has one token more."""
     replica = w.replicas[k]
     replica.context_tokens += replica.n_decoding
@@ -229,7 +229,7 @@ def batch_steps(w: World, i: int, k: int, rules: Record) -> None:
 
 
 @compiled
-def prompts_end(w: World, i: int, k: int, rules: Record) -> None:
+def finish_prompts(w: World, i: int, k: int, rules: Record) -> None:
     """Prompts that are computed make a token; the one that is not stays begun."""
     replica, now_s = w.replicas[k], w.clock[0].now_s
     while replica.prompts.n > 0:

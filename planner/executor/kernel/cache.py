@@ -8,7 +8,7 @@ from math import ceil
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.curves import value
-from planner.executor.kernel.prefix_uses import moved_tokens, saw_use
+from planner.executor.kernel.prefix_uses import moved_tokens, record_use
 from planner.executor.kernel.records import NONE, World
 
 
@@ -61,7 +61,7 @@ def use(w: World, site: int, r: int) -> None:
     request.transfer_blocks = ceil(value(w.curves, pool.wire_curve, request.prompt_tokens) / rule.block_bytes)
     w.caches[site].transfer_blocks += request.transfer_blocks
     w.caches[site].used_blocks += request.transfer_blocks
-    make_room(w, site)
+    evict(w, site)
 
 
 @compiled
@@ -84,14 +84,14 @@ def hit(w: World, site: int, r: int) -> None:
 
 
 @compiled_extra(None)
-def saw_prompt(w: World, site: int, r: int) -> None:
+def record_prompt(w: World, site: int, r: int) -> None:
     """A prompt was prefilled at a site: it used the prefix that it hit, and its own full blocks are one now."""
     request, n = w.requests[r], n_full_blocks(w, r, w.requests[r].prompt_tokens)
     n_hit = -(-request.cached_tokens // w.cache_rule[0].block_tokens)
     if n_hit > 0:
-        saw_use(w.used, w.uses, site, block_of(w, r, n_hit - 1))
+        record_use(w.used, w.uses, site, block_of(w, r, n_hit - 1))
     if n > n_hit:
-        saw_use(w.used, w.uses, site, block_of(w, r, n - 1))
+        record_use(w.used, w.uses, site, block_of(w, r, n - 1))
 
 
 @compiled
@@ -126,7 +126,7 @@ def put(w: World, site: int, entry: int) -> None:
     w.entries[site, entry].is_in = 1
     link_newest(w, site, entry)
     w.caches[site].used_blocks += entry_blocks(w, entry)
-    make_room(w, site)
+    evict(w, site)
 
 
 @compiled
@@ -137,7 +137,7 @@ def entry_blocks(w: World, entry: int) -> int:
 
 
 @compiled_apart
-def make_room(w: World, site: int) -> None:
+def evict(w: World, site: int) -> None:
     """Drop the oldest entries until the rest fits; transfers are never dropped, so that they may leave no room."""
     cache = w.caches[site]
     while cache.used_blocks > cache.capacity_blocks and cache.oldest != NONE:

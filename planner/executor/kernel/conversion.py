@@ -1,7 +1,7 @@
 """Conversions of units between the roles: who drains, and what happens when a unit is ready in its new role."""
 
 from planner.executor.compiled import compiled_apart, compiled_within
-from planner.executor.kernel.faults import hand_on, serve
+from planner.executor.kernel.faults import reassign, serve
 from planner.executor.kernel.records import DRAINS, LEAVES, NONE, SERVES, SHARED_QUEUE, UP, Records, World
 from planner.executor.kernel.roles import enter_role, may_be_drained
 
@@ -27,7 +27,7 @@ def convert(w: World, direction: int) -> None:
     if pool.dispatch == SHARED_QUEUE:
         pool.n_idle -= 1 - instance.is_busy
     else:
-        hand_on(w, unit.instance)
+        reassign(w, unit.instance)
     may_be_drained(w, u)
 
 

@@ -8,11 +8,11 @@ change of the batch, not a step.
 from math import ceil, sqrt
 
 from planner.executor.compiled import compiled, compiled_extra
-from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.departures import finish, first_token
+from planner.executor.kernel.event_queue import cancel, schedule
 from planner.executor.kernel.lists import pop, push
 from planner.executor.kernel.mixed import enter_colocated
-from planner.executor.kernel.observe import saw, saw_leave
+from planner.executor.kernel.observe import record_leave, record_line
 from planner.executor.kernel.records import (
     DECODES,
     DRAINS,
@@ -55,7 +55,7 @@ def emptiest(w: World, p: int, r: int) -> int:
     pool, best, least = w.decode_pools[p], NONE, 2**31
     for d in range(pool.first, pool.first + pool.n):
         size = w.decoders[d].batch + w.decoders[d].n_joining
-        if size < least and has_room(w, d, r):
+        if size < least and fits_decoder(w, d, r):
             best, least = d, size
     return best
 
@@ -68,7 +68,7 @@ def kept_bytes(w: World, p: int, r: int) -> float:
 
 
 @compiled
-def has_room(w: World, d: int, r: int) -> bool:
+def fits_decoder(w: World, d: int, r: int) -> bool:
     """Whether an instance is up and has a place in its batch, and memory, for a request."""
     decoder = w.decoders[d]
     pool = w.decode_pools[decoder.pool]
@@ -89,11 +89,11 @@ def join(w: World, d: int, r: int) -> None:
     if decoder.batch == 0 and decoder.n_joining == 0:
         decoder.anchor_s = now_s
         enter(w, d, r)
-        plan_steps(w, d)
+        schedule_completion(w, d)
         return
     if decoder.n_joining == 0:
         decoder.first = r
-        plan_step_end(w, d)
+        schedule_join(w, d)
     else:
         w.requests[decoder.last].next = r
     decoder.last = r
@@ -137,25 +137,25 @@ def steps_within(w: World, d: int, seconds: float) -> int:
 
 
 @compiled
-def plan_steps(w: World, d: int) -> None:
-    """Plan the end of the step that completes a sequence first."""
+def schedule_completion(w: World, d: int) -> None:
+    """Schedule the end of the step that completes a sequence first."""
     decoder, actor = w.decoders[d], w.clock[0].first_decoder + d
     if decoder.batch == 0:
-        unplan(w, actor)
+        cancel(w, actor)
         return
     decoder.n_ahead = w.slots[d, 0].end_step - decoder.n_steps
-    plan(w, actor, STEP_END, decoder.anchor_s + steps_s(w, d, decoder.n_ahead))
+    schedule(w, actor, STEP_END, decoder.anchor_s + steps_s(w, d, decoder.n_ahead))
 
 
 @compiled
-def plan_step_end(w: World, d: int) -> None:
-    """Plan the end of the step that is under way, because somebody joins then."""
+def schedule_join(w: World, d: int) -> None:
+    """Schedule the end of the step that is under way, because somebody joins then."""
     decoder = w.decoders[d]
     n = min(steps_within(w, d, w.clock[0].now_s - decoder.anchor_s), decoder.n_ahead)
     if n < decoder.n_ahead:
         decoder.n_ahead = n
         time_s = max(decoder.anchor_s + steps_s(w, d, n), w.clock[0].now_s)
-        plan(w, w.clock[0].first_decoder + d, STEP_END, time_s)
+        schedule(w, w.clock[0].first_decoder + d, STEP_END, time_s)
 
 
 @compiled
@@ -163,7 +163,7 @@ def pass_steps(w: World, d: int, n: int, time_s: float) -> None:
     """Bring an instance n steps on; the last of them ends at a time."""
     decoder = w.decoders[d]
     if decoder.unit >= 0 and n > 0:
-        see_steps(w, d, n, time_s)
+        observe_steps(w, d, n, time_s)
     decoder.n_steps += n
     decoder.context_tokens += float(decoder.batch) * n
     decoder.n_tokens += float(decoder.batch) * n
@@ -187,22 +187,22 @@ def catch_up(w: World, d: int) -> None:
 
 
 @compiled
-def plan_again(w: World, d: int) -> None:
-    """Plan the event that is ahead once more, because steps now take another time; the instance has caught up."""
+def reschedule(w: World, d: int) -> None:
+    """Schedule the event that is ahead once more, because steps now take another time; the instance has caught up."""
     decoder = w.decoders[d]
     if decoder.batch > 0:
         time_s = max(decoder.anchor_s + steps_s(w, d, decoder.n_ahead), w.clock[0].now_s)
-        plan(w, w.clock[0].first_decoder + d, STEP_END, time_s)
+        schedule(w, w.clock[0].first_decoder + d, STEP_END, time_s)
 
 
 @compiled
-def step_ends(w: World, d: int) -> None:
+def finish_steps(w: World, d: int) -> None:
     """A step ends: the complete leave, those who joined enter, and those who wait may join."""
     decoder = w.decoders[d]
     pass_steps(w, d, decoder.n_ahead, w.clock[0].now_s)
     while decoder.batch > 0 and w.slots[d, 0].end_step <= decoder.n_steps:
         r = slot_out(w, d)
-        leave(w, d, r)
+        leave_decoder(w, d, r)
         finish(w, r)
     r = decoder.first
     while r != NONE:
@@ -211,18 +211,18 @@ def step_ends(w: World, d: int) -> None:
         enter(w, d, r)
         r = following
     decoder.first, decoder.last, decoder.n_joining = NONE, NONE, 0
-    admit(w, d)
-    plan_steps(w, d)
+    admit_waiting(w, d)
+    schedule_completion(w, d)
     if decoder.is_up == DRAINS:
         may_be_drained(w, decoder.unit)
 
 
 @compiled
-def leave(w: World, d: int, r: int) -> None:
+def leave_decoder(w: World, d: int, r: int) -> None:
     """Give back the room of a request that has all its tokens."""
     decoder, request = w.decoders[d], w.requests[r]
     if decoder.unit >= 0:
-        see_leave(w, d, r)
+        observe_leave(w, d, r)
     decoder.used_bytes -= kept_bytes(w, decoder.pool, r)
     decoder.context_tokens -= request.prompt_tokens + 1 + request.steps_left
     if decoder.batch == 0:
@@ -230,11 +230,11 @@ def leave(w: World, d: int, r: int) -> None:
 
 
 @compiled
-def admit(w: World, d: int) -> None:
+def admit_waiting(w: World, d: int) -> None:
     """Between two steps: take those who wait, in their order, while there is room."""
     decoder, now_s = w.decoders[d], w.clock[0].now_s
     p = decoder.pool
-    while w.decode_queues[p].n > 0 and has_room(w, d, w.decode_queues[p].first):
+    while w.decode_queues[p].n > 0 and fits_decoder(w, d, w.decode_queues[p].first):
         r = pop(w.requests, w.decode_queues[p])
         w.requests[r].decoder, w.requests[r].state = d, DECODES
         first_token(w, r)
@@ -278,13 +278,13 @@ def slot_out(w: World, d: int) -> int:
 
 
 @compiled_extra(None)
-def see_steps(w: World, d: int, n: int, time_s: float) -> None:
+def observe_steps(w: World, d: int, n: int, time_s: float) -> None:
     """Let the scheduler see the seconds of steps of an instance that may change its role."""
     decoder = w.decoders[d]
-    saw(w.lines, STEP_LINE, float(n), float(decoder.batch) * n, time_s - decoder.anchor_s)
+    record_line(w.lines, STEP_LINE, float(n), float(decoder.batch) * n, time_s - decoder.anchor_s)
 
 
 @compiled_extra(None)
-def see_leave(w: World, d: int, r: int) -> None:
+def observe_leave(w: World, d: int, r: int) -> None:
     """Let the scheduler see the memory that a request gives back."""
-    saw_leave(w.scheduler, kept_bytes(w, w.decoders[d].pool, r))
+    record_leave(w.scheduler, kept_bytes(w, w.decoders[d].pool, r))

@@ -1,8 +1,8 @@
 """Requests that leave: finished, or dropped; in a closed loop each lets the next one in."""
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
-from planner.executor.kernel.calendar import plan
-from planner.executor.kernel.observe import saw_finish
+from planner.executor.kernel.event_queue import schedule
+from planner.executor.kernel.observe import record_finish
 from planner.executor.kernel.records import ARRIVAL, DROPPED, FINISHED, NONE, World
 
 
@@ -29,15 +29,15 @@ def finish(w: World, r: int) -> None:
     w.requests[r].state, w.requests[r].finish_s = FINISHED, clock.now_s
     clock.n_finished += 1
     if w.scheduler[0].is_on == 1:
-        see_finish(w, r)
+        observe_finish(w, r)
     count_inside(w, -1)
     release(w)
 
 
 @compiled_extra(None)
-def see_finish(w: World, r: int) -> None:
+def observe_finish(w: World, r: int) -> None:
     """Let the scheduler see that a request has its last token."""
-    saw_finish(w.scheduler, w.requests[r].steps_left)
+    record_finish(w.scheduler, w.requests[r].steps_left)
 
 
 @compiled_apart
@@ -57,4 +57,4 @@ def release(w: World) -> None:
     if clock.is_closed == 1:
         clock.n_due += 1
         if w.actors[clock.arrivals].place == NONE and clock.next_arrival < w.requests.shape[0]:
-            plan(w, clock.arrivals, ARRIVAL, clock.now_s)
+            schedule(w, clock.arrivals, ARRIVAL, clock.now_s)

@@ -4,10 +4,10 @@ from planner.executor.compiled import compiled_apart, compiled_extra, compiled_w
 from planner.executor.kernel.admission import admit_request
 from planner.executor.kernel.batch import count_admitted, stop_decoding
 from planner.executor.kernel.cache import end_transfer
-from planner.executor.kernel.calendar import plan, unplan
-from planner.executor.kernel.decode import admit, catch_up, plan_again, plan_steps
+from planner.executor.kernel.decode import admit_waiting, catch_up, reschedule, schedule_completion
 from planner.executor.kernel.departures import drop
-from planner.executor.kernel.link import count_capacity, remove_flow, settle, share
+from planner.executor.kernel.event_queue import cancel, schedule
+from planner.executor.kernel.link import count_capacity, remove_transfer, settle, share_link
 from planner.executor.kernel.lists import pop, take_out
 from planner.executor.kernel.prefill import arrive_at_prefill, wake
 from planner.executor.kernel.rebalance import give_up
@@ -44,14 +44,14 @@ from planner.executor.kernel.roles import enter_role, leave_role
 
 
 @compiled_extra(None)
-def happens(w: World) -> None:
+def strike(w: World) -> None:
     """The next fault."""
     clock = w.clock[0]
     fault = w.faults[clock.next_fault]
     clock.next_fault += 1
     if clock.next_fault < w.faults.shape[0]:
-        plan(w, clock.troubles, FAULT, w.faults[clock.next_fault].time_s)
-    if happens_to_unit(w, fault.kind, fault.index, fault.value):
+        schedule(w, clock.fault_actor, FAULT, w.faults[clock.next_fault].time_s)
+    if strike_unit(w, fault.kind, fault.index, fault.value):
         return
     if fault.kind == CRASH:
         crash(w, fault.index)
@@ -62,13 +62,13 @@ def happens(w: World) -> None:
     elif fault.kind == LINK_HEALTH or fault.kind == BACKGROUND:
         change_link(w, fault.index, fault.kind == LINK_HEALTH, fault.value)
     elif fault.kind >= MIXED_CRASH:
-        trouble_mixed(w, fault.kind, fault.index, fault.value)
+        strike_mixed(w, fault.kind, fault.index, fault.value)
     else:
-        trouble_decode(w, fault.kind, fault.index, fault.value)
+        strike_decode(w, fault.kind, fault.index, fault.value)
 
 
 @compiled_within
-def happens_to_unit(w: World, kind: int, index: int, value: float) -> bool:
+def strike_unit(w: World, kind: int, index: int, value: float) -> bool:
     """Whether a fault is that of a unit that may change its role: it strikes the unit, whichever role that has now."""
     if w.units.shape[0] == 0 or kind >= LINK_HEALTH:
         return False
@@ -94,7 +94,7 @@ def crash_unit(w: World, u: int) -> None:
         return
     unit.is_down = 1
     if unit.state == WARMS:
-        unplan(w, w.scheduler[0].first_unit + u)
+        cancel(w, w.scheduler[0].first_unit + u)
         enter_role(w.units, w.scheduler, u, w.clock[0].now_s)
         return
     if unit.is_decode == 1:
@@ -122,8 +122,8 @@ def serve(w: World, u: int) -> None:
     unit = w.units[u]
     if unit.is_decode == 1:
         w.decoders[unit.decoder].is_up = UP
-        admit(w, unit.decoder)
-        plan_steps(w, unit.decoder)
+        admit_waiting(w, unit.decoder)
+        schedule_completion(w, unit.decoder)
         return
     pool, slowdown = w.pools[w.instances[unit.instance].pool], w.instances[unit.instance].slowdown
     restart(w, unit.instance)
@@ -131,18 +131,18 @@ def serve(w: World, u: int) -> None:
     if pool.dispatch != SHARED_QUEUE:
         for other in range(pool.first, pool.first + pool.n):
             if w.instances[other].is_up != UP:
-                hand_on(w, other)
+                reassign(w, other)
 
 
 @compiled_apart
-def trouble_decode(w: World, kind: int, d: int, value: float) -> None:
+def strike_decode(w: World, kind: int, d: int, value: float) -> None:
     """A fault of a decode instance."""
     if kind == DECODE_CRASH:
         crash_decode(w, d)
     elif kind == DECODE_RESTART and w.decoders[d].is_up == DOWN:
         w.decoders[d].is_up = UP
-        admit(w, d)
-        plan_steps(w, d)
+        admit_waiting(w, d)
+        schedule_completion(w, d)
     elif kind == DECODE_SLOW:
         slow_decode(w, d, value)
 
@@ -152,7 +152,7 @@ def slow_decode(w: World, d: int, value: float) -> None:
     """Steps of a decode instance take another time from the one on that is under way."""
     catch_up(w, d)
     w.decoders[d].slowdown = value
-    plan_again(w, d)
+    reschedule(w, d)
 
 
 @compiled_apart
@@ -166,7 +166,7 @@ def change_link(w: World, k: int, is_health: bool, value: float) -> None:
             give_up(w, k)
     else:
         w.links[k].background_bytes_per_s = value
-    share(w, k)
+    share_link(w, k)
 
 
 @compiled_apart
@@ -179,7 +179,7 @@ def crash(w: World, i: int) -> None:
     instance.is_up = DOWN
     pool.n_up -= was_up
     if instance.is_busy == 1:
-        unplan(w, i)
+        cancel(w, i)
         instance.busy_s += w.clock[0].now_s - instance.pass_start_s
         instance.is_busy = 0
     elif pool.dispatch == SHARED_QUEUE:
@@ -189,11 +189,11 @@ def crash(w: World, i: int) -> None:
     while r != NONE:
         following = w.requests[r].next
         if w.requests[r].flow == NONE:
-            again(w, r)
+            retry(w, r)
         r = following
     lose_flows(w, i)
     if pool.dispatch != SHARED_QUEUE:
-        hand_on(w, i)
+        reassign(w, i)
 
 
 @compiled_apart
@@ -206,18 +206,18 @@ def lose_flows(w: World, i: int) -> None:
         while f < w.links[k].n_flows:
             r = w.flows[k, f].request
             if w.requests[r].instance == i:
-                remove_flow(w, k, f)
+                remove_transfer(w, k, f)
                 is_changed = True
-                again(w, r)
+                retry(w, r)
             else:
                 f += 1
         if is_changed:
-            share(w, k)
+            share_link(w, k)
     instance.n_transfers, instance.used_bytes = 0, 0
 
 
 @compiled_apart
-def hand_on(w: World, i: int) -> None:
+def reassign(w: World, i: int) -> None:
     """Requests that waited for an instance alone go to the others of its pool."""
     for q in (2 * i, 2 * i + 1):
         for _ in range(w.queues[q].n):
@@ -246,7 +246,7 @@ def crash_decode(w: World, d: int) -> None:
     if decoder.is_up == DOWN:
         return
     catch_up(w, d)
-    unplan(w, w.clock[0].first_decoder + d)
+    cancel(w, w.clock[0].first_decoder + d)
     decoder.is_up = DOWN
     n_batch, r = decoder.batch, decoder.first
     decoder.batch, decoder.n_joining, decoder.first, decoder.last = 0, 0, NONE, NONE
@@ -256,15 +256,15 @@ def crash_decode(w: World, d: int) -> None:
         left = slot.end_step - decoder.n_steps
         w.requests[slot.request].prompt_tokens += w.requests[slot.request].steps_left - left
         w.requests[slot.request].steps_left = left
-        again(w, slot.request)
+        retry(w, slot.request)
     while r != NONE:
         following = w.requests[r].next
-        again(w, r)
+        retry(w, r)
         r = following
 
 
 @compiled_extra(None, "mixes")
-def trouble_mixed(w: World, kind: int, i: int, value: float) -> None:
+def strike_mixed(w: World, kind: int, i: int, value: float) -> None:
     """A fault of a colocated instance."""
     instance = w.colocated[i]
     if kind == MIXED_CRASH:
@@ -272,7 +272,7 @@ def trouble_mixed(w: World, kind: int, i: int, value: float) -> None:
     elif kind == MIXED_RESTART and instance.is_down == 1:
         instance.is_down, instance.slowdown, instance.host_free_s = 0, 1.0, w.clock[0].now_s
         w.pools[w.colocated_pools[instance.pool].door].n_up += 1
-        plan(w, w.clock[0].first_colocated + i, MIXED_BEGIN, w.clock[0].now_s)
+        schedule(w, w.clock[0].first_colocated + i, MIXED_BEGIN, w.clock[0].now_s)
     elif kind == MIXED_SLOW:
         instance.slowdown = value  # of passes that begin from now on
 
@@ -288,7 +288,7 @@ def crash_mixed(w: World, i: int) -> None:
         return
     if instance.in_pass == 1:
         instance.busy_s -= instance.end_s - w.clock[0].now_s
-    unplan(w, w.clock[0].first_colocated + i)
+    cancel(w, w.clock[0].first_colocated + i)
     w.pools[w.colocated_pools[instance.pool].door].n_up -= 1
     instance.is_down, instance.in_pass, instance.n_inside, instance.n_unseen, instance.host_free_s = 1, 0, 0, 0, 0.0
     for k in range(instance.first, instance.first + instance.n):
@@ -336,13 +336,13 @@ def send_back(w: World, r: int, rules: Record) -> None:
         request.steps_left -= sequence.made_tokens
     sequence.is_standing, sequence.chunk_tokens = 0, 0
     if has_cache:
-        again(w, r)
+        retry(w, r)
     else:
         admit_request(w, r)
 
 
 @compiled_apart
-def again(w: World, r: int) -> None:
+def retry(w: World, r: int) -> None:
     """Start a request again, or drop it if that has happened too often."""
     request = w.requests[r]
     request.n_retries += 1
@@ -355,7 +355,7 @@ def again(w: World, r: int) -> None:
 
 
 @compiled_apart
-def strand(w: World) -> None:
+def drop_stranded(w: World) -> None:
     """Nothing can ever happen again: who is not finished never will be."""
     for r in range(w.requests.shape[0]):
         if w.requests[r].state != FINISHED and w.requests[r].state != DROPPED:

@@ -9,7 +9,7 @@ that uses no more than a fraction of the link.
 from math import floor, inf
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
-from planner.executor.kernel.calendar import plan, unplan
+from planner.executor.kernel.event_queue import cancel, schedule
 from planner.executor.kernel.lists import push
 from planner.executor.kernel.records import DELIVERY, LINK_CHANGE, NONE, TRAVELS, Records, World
 
@@ -88,7 +88,7 @@ def count_capacity(links: Records, k: int, now_s: float) -> None:
 
 
 @compiled
-def share(w: World, k: int) -> None:
+def share_link(w: World, k: int) -> None:
     """Give every transfer its rate, and plan the link's next change; the link must be settled."""
     link = w.links[k]
     weight = link.n_connections
@@ -105,7 +105,7 @@ def share(w: World, k: int) -> None:
     if link.is_moving == 1:
         left -= _share_of_move(w, k, left)
     _fill(w, k, left, weights, background)
-    _plan_change(w, k)
+    _schedule_change(w, k)
 
 
 @compiled_extra(0.0)
@@ -159,7 +159,7 @@ def _fill(w: World, k: int, left: float, weights: float, background: float) -> N
 
 
 @compiled
-def _plan_change(w: World, k: int) -> None:
+def _schedule_change(w: World, k: int) -> None:
     """The next change by itself: a backlog, or a move, that runs out."""
     link, first_s = w.links[k], inf
     for f in range(link.n_flows):
@@ -173,9 +173,9 @@ def _plan_change(w: World, k: int) -> None:
         first_s = min(first_s, _move_s(w.links, k))
     actor = w.clock[0].first_link + k
     if first_s < inf:
-        plan(w, actor, LINK_CHANGE, w.clock[0].now_s + first_s)
+        schedule(w, actor, LINK_CHANGE, w.clock[0].now_s + first_s)
     else:
-        unplan(w, actor)
+        cancel(w, actor)
 
 
 @compiled_apart
@@ -188,7 +188,7 @@ def _move_s(links: Records, k: int) -> float:
 
 
 @compiled
-def open_flow(w: World, k: int, r: int) -> int:
+def start_transfer(w: World, k: int, r: int) -> int:
     """A new transfer, empty and open; the link must be settled."""
     f: int = w.links[k].n_flows
     w.links[k].n_flows += 1
@@ -200,7 +200,7 @@ def open_flow(w: World, k: int, r: int) -> int:
 
 
 @compiled
-def remove_flow(w: World, k: int, f: int) -> None:
+def remove_transfer(w: World, k: int, f: int) -> None:
     """Take a transfer out; the last one takes its place."""
     w.links[k].n_flows -= 1
     last = w.links[k].n_flows
@@ -211,17 +211,17 @@ def remove_flow(w: World, k: int, f: int) -> None:
 
 
 @compiled
-def sent(w: World, k: int) -> int:
+def finish_transfer(w: World, k: int) -> int:
     """Take out one transfer that is closed and empty, and send it on its way: its request, or NONE."""
     for f in range(w.links[k].n_flows):
         flow = w.flows[k, f]
         if flow.is_open == 0 and flow.backlog_bytes == 0:
             r: int = flow.request
-            remove_flow(w, k, f)
+            remove_transfer(w, k, f)
             w.requests[r].state = TRAVELS
             w.requests[r].due_s = w.clock[0].now_s + w.links[k].half_round_trip_s
             push(w.requests, w.deliveries[k], r)
             if w.deliveries[k].n == 1:
-                plan(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[r].due_s)
+                schedule(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[r].due_s)
             return r
     return NONE

@@ -6,15 +6,15 @@ Python calls `start` and `advance`, by their machine code.
 from planner.executor.compiled import compiled, compiled_extra, compiled_within
 from planner.executor.kernel.admission import admit_request, fetched
 from planner.executor.kernel.cache import keep
-from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.conversion import is_ready
-from planner.executor.kernel.decode import arrive_at_decode, step_ends
+from planner.executor.kernel.decode import arrive_at_decode, finish_steps
 from planner.executor.kernel.departures import count_inside
-from planner.executor.kernel.faults import happens, strand
+from planner.executor.kernel.event_queue import cancel, schedule
+from planner.executor.kernel.faults import drop_stranded, strike
 from planner.executor.kernel.lists import pop
-from planner.executor.kernel.mixed import mixed_begins, mixed_ends
-from planner.executor.kernel.observe import saw_arrival
-from planner.executor.kernel.prefill import link_changes, pass_ends, pass_opens
+from planner.executor.kernel.mixed import finish_mixed, start_mixed
+from planner.executor.kernel.observe import record_arrival
+from planner.executor.kernel.prefill import finish_pass, link_changes, open_transfers
 from planner.executor.kernel.rebalance import moved, rebalance
 from planner.executor.kernel.records import (
     ARRIVAL,
@@ -39,18 +39,18 @@ from planner.executor.kernel.scheduler import decide, look
 
 
 def start(world: World) -> None:
-    """Plan the first arrival and the first fault."""
+    """Schedule the first arrival and the first fault."""
     w = by_reference(world)
     if w.requests.shape[0] > 0:
-        plan(w, w.clock[0].arrivals, ARRIVAL, w.requests[0].arrival_s)
+        schedule(w, w.clock[0].arrivals, ARRIVAL, w.requests[0].arrival_s)
     if w.faults.shape[0] > 0:
-        plan(w, w.clock[0].troubles, FAULT, w.faults[0].time_s)
+        schedule(w, w.clock[0].fault_actor, FAULT, w.faults[0].time_s)
     if w.scheduler[0].is_short_term == 1:
-        plan(w, w.scheduler[0].look, LOOK, w.scheduler[0].interval_s)
+        schedule(w, w.scheduler[0].look, LOOK, w.scheduler[0].interval_s)
     if w.scheduler[0].is_long_term == 1:
-        plan(w, w.scheduler[0].decision, DECISION, w.scheduler[0].decision_interval_s)
+        schedule(w, w.scheduler[0].decision, DECISION, w.scheduler[0].decision_interval_s)
     if w.rebalancer[0].is_on == 1:
-        plan(w, w.rebalancer[0].actor, REBALANCE, w.rebalancer[0].interval_s)
+        schedule(w, w.rebalancer[0].actor, REBALANCE, w.rebalancer[0].interval_s)
 
 
 def advance(world: World, n_events: int) -> bool:
@@ -63,40 +63,40 @@ def advance(world: World, n_events: int) -> bool:
     for _ in range(n_events):
         if clock.n_finished + clock.n_dropped == n:
             return False
-        if clock.n_planned == 0:
-            strand(w)
+        if clock.n_scheduled == 0:
+            drop_stranded(w)
             return False
         actor = w.heap[0]
         if w.actors[actor].time_s < clock.now_s:
             clock.violations += 1
         clock.now_s = w.actors[actor].time_s
         clock.n_events += 1
-        unplan(w, actor)
-        happen(w, w.actors[actor].kind, w.actors[actor].index)
+        cancel(w, actor)
+        handle_event(w, w.actors[actor].kind, w.actors[actor].index)
     return True
 
 
 @compiled_within
-def happen(w: World, kind: int, index: int) -> None:
+def handle_event(w: World, kind: int, index: int) -> None:
     """One event."""
     if kind == ARRIVAL:
         arrivals(w)
     elif kind == PASS_END:
-        pass_ends(w, index)
+        finish_pass(w, index)
     elif kind == PASS_OPENS:
-        pass_opens(w, index)
+        open_transfers(w, index)
     elif kind == LINK_CHANGE:
         link_changes(w, index)
     elif kind == DELIVERY:
         deliver(w, index)
     elif kind == STEP_END:
-        step_ends(w, index)
+        finish_steps(w, index)
     elif kind == MIXED_END:
-        mixed_ends(w, index)
+        finish_mixed(w, index)
     elif kind == MIXED_BEGIN:
-        mixed_begins(w, index)
+        start_mixed(w, index)
     elif kind == FAULT:
-        happens(w)
+        strike(w)
     else:
         control(w, kind, index)
 
@@ -128,7 +128,7 @@ def arrivals(w: World) -> None:
         return
     arrive(w)
     if clock.next_arrival < w.requests.shape[0]:
-        plan(w, clock.arrivals, ARRIVAL, w.requests[clock.next_arrival].arrival_s)
+        schedule(w, clock.arrivals, ARRIVAL, w.requests[clock.next_arrival].arrival_s)
 
 
 @compiled
@@ -142,17 +142,17 @@ def arrive(w: World) -> None:
     clock.next_arrival += 1
     count_inside(w, 1)
     w.requests[r].prompt_tokens = w.requests[r].total_tokens
-    w.requests[r].steps_left = w.requests[r].output_tokens - 1 + w.requests[r].luck_tokens
+    w.requests[r].steps_left = w.requests[r].output_tokens - 1 + w.requests[r].extra_steps
     admit_request(w, r)
     if w.scheduler[0].is_on == 1:
-        see_arrival(w, r)
+        observe_arrival(w, r)
 
 
 @compiled_extra(None)
-def see_arrival(w: World, r: int) -> None:
+def observe_arrival(w: World, r: int) -> None:
     """Let the scheduler see the uncached length of a request that arrives."""
     uncached = w.requests[r].prompt_tokens - w.requests[r].cached_tokens
-    saw_arrival(w.scheduler, w.bins, uncached, w.base_thresholds[w.requests[r].request_class])
+    record_arrival(w.scheduler, w.bins, uncached, w.base_thresholds[w.requests[r].request_class])
 
 
 @compiled
@@ -165,7 +165,7 @@ def deliver(w: World, k: int) -> None:
         arrive_from_afar(w, r)
     if w.deliveries[k].n > 0:
         head = w.deliveries[k].first
-        plan(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[head].due_s)
+        schedule(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[head].due_s)
 
 
 @compiled

@@ -1,12 +1,12 @@
 """Colocated instances: they take requests in, and make one pass after another that may hold prompts and sequences."""
 
 from planner.executor.compiled import compiled, compiled_extra
-from planner.executor.kernel.batch import batch_steps, fill, prompts_end
-from planner.executor.kernel.calendar import plan
+from planner.executor.kernel.batch import choose_pass, finish_batch_step, finish_prompts
 from planner.executor.kernel.departures import drop
+from planner.executor.kernel.event_queue import schedule
 from planner.executor.kernel.lists import insert_after, pop, push, take_out
-from planner.executor.kernel.observe import saw
-from planner.executor.kernel.pass_seconds import decode_s, prompt_pass_s
+from planner.executor.kernel.observe import record_line
+from planner.executor.kernel.pass_seconds import decode_pass_s, prompt_pass_s
 from planner.executor.kernel.records import MIXED_BEGIN, MIXED_END, NONE, STRANDED, WAITS, World
 
 WAITING_WEIGHT = 4
@@ -27,7 +27,7 @@ def enter_colocated(w: World, c: int, r: int, is_standing: int) -> None:
     w.pools[pool.door].n_waiting += 1
     i = chosen(w, c, r)
     if i == NONE:
-        push(w.requests, pool.adrift, r)
+        push(w.requests, pool.displaced, r)
     else:
         offer(w, i, r)
 
@@ -84,23 +84,23 @@ def offer(w: World, i: int, r: int) -> None:
     insert_after(w.sequences, instance.inbox, r, place)
     if instance.in_pass == 0 and instance.n_inside == 0:
         first_s = max(w.sequences[instance.inbox.first].ready_s, w.clock[0].now_s)
-        plan(w, w.clock[0].first_colocated + i, MIXED_BEGIN, first_s)
+        schedule(w, w.clock[0].first_colocated + i, MIXED_BEGIN, first_s)
 
 
 @compiled_extra(None, "mixes")
-def mixed_begins(w: World, i: int) -> None:
+def start_mixed(w: World, i: int) -> None:
     """An instance without a pass looks at what is ready, and begins one; if it was down it takes who waited for it."""
     c = w.colocated[i].pool
-    for _ in range(w.colocated_pools[c].adrift.n):
-        r = pop(w.requests, w.colocated_pools[c].adrift)
+    for _ in range(w.colocated_pools[c].displaced.n):
+        r = pop(w.requests, w.colocated_pools[c].displaced)
         w.pools[w.colocated_pools[c].door].n_waiting -= 1
         enter_colocated(w, c, r, 0)
-    begin_pass(w, i)
+    start_mixed_pass(w, i)
     run_passes(w, i, False)
 
 
 @compiled_extra(None, "mixes")
-def mixed_ends(w: World, i: int) -> None:
+def finish_mixed(w: World, i: int) -> None:
     """A pass ends, and the next one begins.
 
     Where requests left, others may come at this very moment: their instances are chosen before the next pass begins.
@@ -116,50 +116,50 @@ def run_passes(w: World, i: int, is_ending: bool) -> None:
     while True:
         if is_ending:
             n_gone = clock.n_finished + clock.n_dropped
-            end_pass(w, i)
+            finish_mixed_pass(w, i)
             if clock.is_closed == 1 and clock.n_finished + clock.n_dropped > n_gone:
-                plan(w, actor, MIXED_BEGIN, clock.now_s)
+                schedule(w, actor, MIXED_BEGIN, clock.now_s)
                 return
-            begin_pass(w, i)
+            start_mixed_pass(w, i)
         is_ending = True
         if instance.in_pass == 0:
             return
-        if clock.n_planned > 0 and w.actors[w.heap[0]].time_s <= instance.end_s:
-            plan(w, actor, MIXED_END, instance.end_s)
+        if clock.n_scheduled > 0 and w.actors[w.heap[0]].time_s <= instance.end_s:
+            schedule(w, actor, MIXED_END, instance.end_s)
             return
         clock.now_s = instance.end_s
         clock.n_events += 1
 
 
 @compiled
-def end_pass(w: World, i: int) -> None:
+def finish_mixed_pass(w: World, i: int) -> None:
     """End the pass that an instance is in."""
     instance = w.colocated[i]
     rules = w.colocated_pools[instance.pool]
     for k in range(instance.first, instance.first + instance.n):
         if w.replicas[k].is_decoding == 1:
-            batch_steps(w, i, k, rules)
-        prompts_end(w, i, k, rules)
+            finish_batch_step(w, i, k, rules)
+        finish_prompts(w, i, k, rules)
     instance.in_pass = 0
 
 
 @compiled
-def begin_pass(w: World, i: int) -> None:
+def start_mixed_pass(w: World, i: int) -> None:
     """Begin the next pass of an instance; without work it waits for its inbox."""
     instance, now_s = w.colocated[i], w.clock[0].now_s
     rules = w.colocated_pools[instance.pool]
     look_at_inbox(w, i)
     if instance.n_inside > 0:
         for k in range(instance.first, instance.first + instance.n):
-            fill(w, k, rules)
+            choose_pass(w, k, rules)
         seconds = pass_s(w, i) * instance.slowdown
         instance.in_pass, instance.end_s = 1, now_s + seconds
         instance.busy_s += seconds
         instance.n_passes += 1
         if w.scheduler[0].is_on == 1:
-            see_mixed(w, i, seconds)
+            observe_mixed(w, i, seconds)
     elif instance.inbox.n > 0:
-        plan(w, w.clock[0].first_colocated + i, MIXED_BEGIN, w.sequences[instance.inbox.first].ready_s)
+        schedule(w, w.clock[0].first_colocated + i, MIXED_BEGIN, w.sequences[instance.inbox.first].ready_s)
 
 
 @compiled
@@ -214,14 +214,14 @@ def pass_s(w: World, i: int) -> float:
             context = max(context, replica.context_tokens)
     mean = context / max(n / instance.n, 1.0) if n > 0 else 0.0
     if most == 0.0:
-        return decode_s(w.pass_table, instance.pool, n, mean)
+        return decode_pass_s(w.pass_table, instance.pool, n, mean)
     instance.n_prompt_passes += 1
     instance.n_unseen = w.colocated_pools[instance.pool].polling_passes  # looks again when this pass is over
     return prompt_pass_s(w.pass_table, instance.pool, prompts / most, most, keys / most, float(n), mean)
 
 
 @compiled_extra(None)
-def see_mixed(w: World, i: int, seconds: float) -> None:
+def observe_mixed(w: World, i: int, seconds: float) -> None:
     """Let the scheduler see the seconds of a pass that computes prompts, as a prefill pool's."""
     n, tokens = 0.0, 0.0
     for k in range(w.colocated[i].first, w.colocated[i].first + w.colocated[i].n):
@@ -231,4 +231,4 @@ def see_mixed(w: World, i: int, seconds: float) -> None:
             tokens += w.sequences[r].chunk_tokens
             r = w.requests[r].next
     if tokens > 0:
-        saw(w.lines, w.pools[w.colocated_pools[w.colocated[i].pool].door].line, n, tokens, seconds)
+        record_line(w.lines, w.pools[w.colocated_pools[w.colocated[i].pool].door].line, n, tokens, seconds)

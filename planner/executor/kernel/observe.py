@@ -7,7 +7,7 @@ from planner.executor.kernel.records import BINS_PER_OCTAVE, N_BINS, Numbers, Re
 
 
 @compiled_apart
-def saw_arrival(scheduler: Records, bins: Numbers, uncached_tokens: float, base_tokens: float) -> None:
+def record_arrival(scheduler: Records, bins: Numbers, uncached_tokens: float, base_tokens: float) -> None:
     """A request of a class with that planned threshold has arrived."""
     k = bin_of(uncached_tokens, base_tokens)
     bins[k, 0] += 1.0
@@ -28,7 +28,7 @@ def bin_of(tokens: float, base_tokens: float) -> int:
 
 
 @compiled_apart
-def saw(lines: Numbers, line: int, n: float, x: float, y: float) -> None:
+def record_line(lines: Numbers, line: int, n: float, x: float, y: float) -> None:
     """n alike, of x together, took y together [a line's own units]; a part of one, n = 0, adds to the sums alone."""
     lines[line, 0] += n
     lines[line, 1] += x
@@ -39,14 +39,14 @@ def saw(lines: Numbers, line: int, n: float, x: float, y: float) -> None:
 
 
 @compiled_apart
-def saw_finish(scheduler: Records, n_tokens: float) -> None:
+def record_finish(scheduler: Records, n_tokens: float) -> None:
     """A request has all its tokens, so many of them decoded."""
     scheduler[0].n_done += 1.0
     scheduler[0].done_tokens += n_tokens
 
 
 @compiled_apart
-def saw_leave(scheduler: Records, held_bytes: float) -> None:
+def record_leave(scheduler: Records, held_bytes: float) -> None:
     """A request has left a decode instance that held so much for it [B]."""
     scheduler[0].n_left += 1.0
     scheduler[0].left_bytes += held_bytes

@@ -18,7 +18,7 @@ def cell(knots: Numbers, k: int, x: float) -> int:
 
 
 @compiled
-def share(knots: Numbers, k: int, low: int, x: float) -> float:
+def position(knots: Numbers, k: int, low: int, x: float) -> float:
     """How far x is from a knot to the next one; beyond 0 and 1 outside, and 0 where there is one knot."""
     if knots.shape[1] < 2:
         return 0.0
@@ -27,10 +27,10 @@ def share(knots: Numbers, k: int, low: int, x: float) -> float:
 
 
 @compiled
-def decode_s(table: PassTable, k: int, n: int, context: float) -> float:
+def decode_pass_s(table: PassTable, k: int, n: int, context: float) -> float:
     """Seconds of a step of so many sequences with a mean context."""
     low = cell(table.contexts, k, context)
-    w = share(table.contexts, k, low, context)
+    w = position(table.contexts, k, low, context)
     near: float = table.decode_s[k, n, low]
     return near if w == 0.0 else near + w * (table.decode_s[k, n, low + 1] - near)
 
@@ -42,9 +42,9 @@ def prompt_pass_s(
     """Seconds of a pass with prompts: linear in each of the five between knots."""
     i_0, i_1 = cell(table.spread, k, spread), cell(table.tokens, k, tokens)
     i_2, i_3, i_4 = cell(table.keys, k, keys), cell(table.sequences, k, n), cell(table.contexts, k, context)
-    w_0, w_1 = share(table.spread, k, i_0, spread), share(table.tokens, k, i_1, tokens)
-    w_2, w_3 = share(table.keys, k, i_2, keys), share(table.sequences, k, i_3, n)
-    w_4 = share(table.contexts, k, i_4, context)
+    w_0, w_1 = position(table.spread, k, i_0, spread), position(table.tokens, k, i_1, tokens)
+    w_2, w_3 = position(table.keys, k, i_2, keys), position(table.sequences, k, i_3, n)
+    w_4 = position(table.contexts, k, i_4, context)
     total = 0.0
     for corner in range(32):
         a, b, c, d, e = corner & 1, corner >> 1 & 1, corner >> 2 & 1, corner >> 3 & 1, corner >> 4

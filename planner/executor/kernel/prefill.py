@@ -3,14 +3,14 @@
 from math import inf
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
-from planner.executor.kernel.cache import end_transfer, keep, n_prefix_blocks, saw_prompt, use
-from planner.executor.kernel.calendar import plan
+from planner.executor.kernel.cache import end_transfer, keep, n_prefix_blocks, record_prompt, use
 from planner.executor.kernel.curves import prefill_s, value, whole_prefill_s
 from planner.executor.kernel.decode import arrive_at_decode
-from planner.executor.kernel.link import open_flow, sent, settle, share
+from planner.executor.kernel.event_queue import schedule
+from planner.executor.kernel.link import finish_transfer, settle, share_link, start_transfer
 from planner.executor.kernel.lists import pop, push
 from planner.executor.kernel.mixed import enter_colocated
-from planner.executor.kernel.observe import saw
+from planner.executor.kernel.observe import record_line
 from planner.executor.kernel.rebalance import sent_move
 from planner.executor.kernel.records import (
     DOWN,
@@ -90,7 +90,7 @@ def wake(w: World, i: int) -> bool:
         return False
     if instance.first == NONE and not may_take(w, i):
         return False
-    begin_pass(w, i)
+    start_pass(w, i)
     return True
 
 
@@ -176,7 +176,7 @@ def prefix_tokens(w: World, site: int, r: int) -> int:
 
 
 @compiled
-def begin_pass(w: World, i: int) -> None:
+def start_pass(w: World, i: int) -> None:
     """Fill a pass with the prompt left over from the last one and those that wait, up to the chunk."""
     instance, clock = w.instances[i], w.clock[0]
     pool = w.pools[instance.pool]
@@ -206,7 +206,7 @@ def begin_pass(w: World, i: int) -> None:
     if pool.dispatch == SHARED_QUEUE and instance.is_up == UP:
         pool.n_idle -= 1
     instance.is_busy, instance.pass_start_s, instance.pass_s = 1, clock.now_s, seconds * instance.slowdown
-    plan_pass(w, i)
+    schedule_pass(w, i)
 
 
 @compiled
@@ -228,21 +228,21 @@ def link_of(w: World, r: int) -> int:
 
 
 @compiled
-def plan_pass(w: World, i: int) -> None:
-    """Plan the moment its first layer is done, if it sends anything while it computes, else its end."""
+def schedule_pass(w: World, i: int) -> None:
+    """Schedule the moment its first layer is done, if it sends anything while it computes, else its end."""
     instance = w.instances[i]
     pool, r = w.pools[instance.pool], instance.first
     end_s = instance.pass_start_s + instance.pass_s
     while r != NONE and link_of(w, r) == NONE:
         r = w.requests[r].next
     if r == NONE or pool.n_layers < 2:
-        plan(w, i, PASS_END, end_s)
+        schedule(w, i, PASS_END, end_s)
     else:
-        plan(w, i, PASS_OPENS, instance.pass_start_s + instance.pass_s / pool.n_layers)
+        schedule(w, i, PASS_OPENS, instance.pass_start_s + instance.pass_s / pool.n_layers)
 
 
 @compiled
-def pass_opens(w: World, i: int) -> None:
+def open_transfers(w: World, i: int) -> None:
     """The first layer is done: from now to the end of the pass its requests' layers are sent as they are made."""
     instance, r = w.instances[i], w.instances[i].first
     n, room = w.pools[instance.pool].n_layers, chunk(w, i)
@@ -253,12 +253,12 @@ def pass_opens(w: World, i: int) -> None:
             settle(w, k)
             f = w.requests[r].flow
             if f == NONE:
-                f = open_flow(w, k, r)
+                f = start_transfer(w, k, r)
             made = made_bytes(w, i, r, end) * (n - 1) / n
             w.flows[k, f].made_bytes_per_s = made / (instance.pass_s * (n - 1) / n)
-            share(w, k)
+            share_link(w, k)
         r = w.requests[r].next
-    plan(w, i, PASS_END, instance.pass_start_s + instance.pass_s)
+    schedule(w, i, PASS_END, instance.pass_start_s + instance.pass_s)
 
 
 @compiled
@@ -292,7 +292,7 @@ def made_bytes(w: World, i: int, r: int, end: float) -> float:
 
 
 @compiled
-def pass_ends(w: World, i: int) -> None:
+def finish_pass(w: World, i: int) -> None:
     """A pass ends: its last layer goes out, whole prompts leave, and the instance takes what waits."""
     instance, clock = w.instances[i], w.clock[0]
     pool, room, r = w.pools[instance.pool], chunk(w, i), instance.first
@@ -301,7 +301,7 @@ def pass_ends(w: World, i: int) -> None:
     if pool.dispatch == SHARED_QUEUE and instance.is_up == UP:
         pool.n_idle += 1
     if w.scheduler[0].is_on == 1:
-        see_pass(w, i, r)
+        observe_pass(w, i, r)
     while r != NONE:
         following, request = w.requests[r].next, w.requests[r]
         end = end_of_pass(w, r, room)
@@ -313,7 +313,7 @@ def pass_ends(w: World, i: int) -> None:
         if is_whole and w.cache_rule[0].is_on == 1:
             keep(w, pool.site, r, request.prompt_tokens, True)
             if w.rebalancer[0].is_on == 1:
-                saw_prompt(w, pool.site, r)
+                record_prompt(w, pool.site, r)
         hand_over(w, i, r, end, is_whole)
         request.done_tokens = int(end)
         if not is_whole:
@@ -325,7 +325,7 @@ def pass_ends(w: World, i: int) -> None:
 
 
 @compiled_extra(None)
-def see_pass(w: World, i: int, r: int) -> None:
+def observe_pass(w: World, i: int, r: int) -> None:
     """Let the scheduler see the seconds of a pass that ends, whose first request this is."""
     n, tokens, room = 0.0, 0.0, chunk(w, i)
     while r != NONE:
@@ -333,7 +333,7 @@ def see_pass(w: World, i: int, r: int) -> None:
         n += 1.0 if w.requests[r].done_tokens + grown >= w.requests[r].prompt_tokens else 0.0
         tokens, room = tokens + grown, room - grown
         r = w.requests[r].next
-    saw(w.lines, w.pools[w.instances[i].pool].line, n, tokens, w.instances[i].pass_s)
+    record_line(w.lines, w.pools[w.instances[i].pool].line, n, tokens, w.instances[i].pass_s)
 
 
 @compiled
@@ -351,7 +351,7 @@ def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
     settle(w, k)
     n, f, made = w.pools[w.instances[i].pool].n_layers, w.requests[r].flow, made_bytes(w, i, r, end)
     if f == NONE:  # nothing was sent while it computed
-        f = open_flow(w, k, r)
+        f = start_transfer(w, k, r)
         n = 1
     w.requests[r].wire_bytes += made
     flow = w.flows[k, f]
@@ -361,15 +361,15 @@ def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
         flow.is_open = 0
         w.instances[i].n_transfers += 1
         if w.links[k].is_watched == 1:
-            see_wire(w, r)
-    share(w, k)
+            observe_wire(w, r)
+    share_link(w, k)
 
 
 @compiled_extra(None)
-def see_wire(w: World, r: int) -> None:
+def observe_wire(w: World, r: int) -> None:
     """Let the scheduler see the bytes of a cache that is whole."""
     request = w.requests[r]
-    saw(w.lines, WIRE_LINE, 1.0, float(request.prompt_tokens - request.cached_tokens), request.wire_bytes)
+    record_line(w.lines, WIRE_LINE, 1.0, float(request.prompt_tokens - request.cached_tokens), request.wire_bytes)
 
 
 @compiled
@@ -377,7 +377,7 @@ def link_changes(w: World, k: int) -> None:
     """A backlog, or a move, has run out: whoever is done leaves, the others share anew."""
     settle(w, k)
     while True:
-        r = sent(w, k)
+        r = finish_transfer(w, k)
         if r == NONE:
             break
         i = w.requests[r].instance
@@ -392,4 +392,4 @@ def link_changes(w: World, k: int) -> None:
             may_be_drained(w, w.instances[i].unit)
     if w.links[k].is_moving == 1 and w.links[k].move_bytes == 0:
         sent_move(w, k)
-    share(w, k)
+    share_link(w, k)

@@ -9,7 +9,7 @@ from planner.executor.kernel.records import NONE, Records
 
 
 @compiled_apart
-def saw_use(used: Records, uses: Records, site: int, end: int) -> None:
+def record_use(used: Records, uses: Records, site: int, end: int) -> None:
     """A prompt at a site made a prefix, or began from it."""
     if used[site, end].n == 0:
         used[site, end].next = uses[site].newest

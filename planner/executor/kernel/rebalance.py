@@ -15,9 +15,9 @@ Source:
 """
 
 from planner.executor.compiled import compiled_apart, compiled_extra, compiled_within
-from planner.executor.kernel.cache import make_room, put, renew
-from planner.executor.kernel.calendar import n_own_events, plan
-from planner.executor.kernel.link import settle, share
+from planner.executor.kernel.cache import evict, put, renew
+from planner.executor.kernel.event_queue import n_own_events, schedule
+from planner.executor.kernel.link import settle, share_link
 from planner.executor.kernel.prefix_moves import (
     free_blocks,
     gain_tokens,
@@ -50,8 +50,8 @@ def rebalance(w: World) -> None:
     for k in range(w.movers.shape[0]):
         if w.movers[k].end == NONE:
             move_next(w, k)
-    if w.clock[0].n_planned > n_own_events(w.scheduler, w.rebalancer, w.actors):
-        plan(w, own.actor, REBALANCE, w.clock[0].now_s + own.interval_s)
+    if w.clock[0].n_scheduled > n_own_events(w.scheduler, w.rebalancer, w.actors):
+        schedule(w, own.actor, REBALANCE, w.clock[0].now_s + own.interval_s)
 
 
 @compiled_within
@@ -115,7 +115,7 @@ def begin_move(w: World, k: int, end: int) -> None:
     reserve(w, site, mover.reserved_blocks)
     settle(w, k)
     w.links[k].is_moving, w.links[k].move_bytes, w.links[k].move_bytes_per_s = 1, size, 0.0
-    share(w, k)
+    share_link(w, k)
 
 
 @compiled_within
@@ -123,7 +123,7 @@ def reserve(w: World, site: int, n_blocks: int) -> None:
     """Take so many blocks of a pool for what is on its way, or give them back."""
     w.caches[site].transfer_blocks += n_blocks
     w.caches[site].used_blocks += n_blocks
-    make_room(w, site)
+    evict(w, site)
 
 
 @compiled_extra(None)
@@ -134,7 +134,7 @@ def sent_move(w: World, k: int) -> None:
         move_next(w, k)
         return
     w.links[k].is_moving, w.links[k].move_bytes_per_s = 0, 0.0
-    plan(w, w.rebalancer[0].first_mover + k, MOVED, w.clock[0].now_s + w.links[k].half_round_trip_s)
+    schedule(w, w.rebalancer[0].first_mover + k, MOVED, w.clock[0].now_s + w.links[k].half_round_trip_s)
 
 
 @compiled_within

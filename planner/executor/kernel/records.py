@@ -52,7 +52,7 @@ REQUEST = np.dtype(
         ("total_tokens", "i4"),
         ("cached_tokens", "i4"),
         ("output_tokens", "i4"),
-        ("luck_tokens", "i4"),  # more to decode, or fewer, than it has: drafts are accepted by chance
+        ("extra_steps", "i4"),  # more to decode, or fewer, than it has: drafts are accepted by chance
         ("trace_row", "i4"),  # of its class's trace
         ("request_class", "i2"),
         ("state", "i1"),
@@ -178,7 +178,7 @@ DECODER = np.dtype(
         ("n_joining", "i4"),
         ("first", "i4"),  # requests that join at the end of the step
         ("last", "i4"),
-        ("n_ahead", "i8"),  # steps until the event that is on the calendar
+        ("n_ahead", "i8"),  # steps until the event that is in the queue
         ("n_steps", "i8"),  # done
         ("anchor_s", "f8"),  # when the last of them ended
         ("context_tokens", "f8"),  # of the batch together, at the anchor
@@ -199,7 +199,7 @@ COLOCATED_POOL = np.dtype(
         ("first", "i4"),  # of its instances
         ("n", "i4"),
         ("door", "i4"),  # prefill pool that stands for it
-        ("adrift", LIST),  # requests at no instance, as none is up
+        ("displaced", LIST),  # requests at no instance, as none is up
         ("tokens_per_pass", "i8"),  # of a replica
         ("most_running", "i8"),  # on a replica
         ("is_prefill_first", "i1"),  # else prompts and decoding sequences share passes
@@ -510,7 +510,7 @@ CLOCK = np.dtype(
     [
         ("now_s", "f8"),
         ("sequence", "i8"),
-        ("n_planned", "i4"),
+        ("n_scheduled", "i4"),
         ("n_events", "i8"),
         ("next_arrival", "i4"),
         ("n_due", "i4"),  # closed loop: requests that may arrive now
@@ -526,7 +526,7 @@ CLOCK = np.dtype(
         ("first_delivery", "i4"),
         ("first_colocated", "i4"),
         ("arrivals", "i4"),
-        ("troubles", "i4"),
+        ("fault_actor", "i4"),
         ("next_fault", "i4"),
         ("max_retries", "i4"),
         ("window_s", "f8"),  # over which a link's peak is taken

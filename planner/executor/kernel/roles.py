@@ -1,7 +1,7 @@
 """Units that change their role: one that drains is done, warms up, and serves as an instance of the other kind."""
 
 from planner.executor.compiled import compiled_apart, compiled_extra
-from planner.executor.kernel.calendar import plan
+from planner.executor.kernel.event_queue import schedule
 from planner.executor.kernel.records import DOWN, NONE, READY, SERVES, WARMS, Records, World
 
 
@@ -21,7 +21,7 @@ def may_be_drained(w: World, u: int) -> None:
         instance.is_up = DOWN
     leave_role(w.units, w.scheduler, u, now_s)
     unit.state = WARMS
-    plan(w, control.first_unit + u, READY, now_s + control.warm_up_s)
+    schedule(w, control.first_unit + u, READY, now_s + control.warm_up_s)
 
 
 @compiled_apart

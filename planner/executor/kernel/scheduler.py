@@ -9,8 +9,8 @@ from planner.executor.kernel.balance import (
     place_of,
     prefill_rate,
 )
-from planner.executor.kernel.calendar import n_own_events, plan
 from planner.executor.kernel.conversion import convert, serves
+from planner.executor.kernel.event_queue import n_own_events, schedule
 from planner.executor.kernel.link import count_capacity, free_bytes_per_s, settle
 from planner.executor.kernel.records import DECISION, LONG_LINE, LOOK, SERVES, SHORT_LINE, Numbers, Records, World
 
@@ -38,8 +38,8 @@ def look(w: World) -> None:
     factor = min(max(wanted, control.factor / control.step), control.factor * control.step)
     factor = min(max(factor, control.base / control.range), control.base * control.range)
     set_factor(w.scheduler, w.thresholds, w.base_thresholds, factor, w.clock[0].now_s)
-    if w.clock[0].n_planned > n_own_events(w.scheduler, w.rebalancer, w.actors):
-        plan(w, control.look, LOOK, w.clock[0].now_s + control.interval_s)
+    if w.clock[0].n_scheduled > n_own_events(w.scheduler, w.rebalancer, w.actors):
+        schedule(w, control.look, LOOK, w.clock[0].now_s + control.interval_s)
 
 
 @compiled_within
@@ -107,8 +107,8 @@ def decide(w: World) -> None:
         if n_on_the_way(w) == 0:
             rebalance(w, bytes_per_s)
         fade(w)
-    if w.clock[0].n_planned > n_own_events(w.scheduler, w.rebalancer, w.actors):
-        plan(w, control.decision, DECISION, now_s + control.decision_interval_s)
+    if w.clock[0].n_scheduled > n_own_events(w.scheduler, w.rebalancer, w.actors):
+        schedule(w, control.decision, DECISION, now_s + control.decision_interval_s)
 
 
 @compiled_within

@@ -1,4 +1,4 @@
-"""The calendar: the next event of every actor in a binary heap by (time, kind, sequence)."""
+"""The event queue: the next event of every actor in a binary heap by (time, kind, sequence)."""
 
 from planner.executor.compiled import compiled, compiled_apart
 from planner.executor.kernel.records import NONE, Records, World
@@ -15,30 +15,30 @@ def is_before(actors: Records, a: int, b: int) -> bool:
 
 
 @compiled
-def plan(w: World, actor: int, kind: int, time_s: float) -> None:
-    """Plan an actor's next event, in place of the one it had."""
+def schedule(w: World, actor: int, kind: int, time_s: float) -> None:
+    """Schedule an actor's next event, in place of the one it had."""
     clock, actors = w.clock[0], w.actors
     clock.sequence += 1
     actors[actor].time_s, actors[actor].kind, actors[actor].sequence = time_s, kind, clock.sequence
     place = actors[actor].place
     if place == NONE:
-        place = clock.n_planned
-        clock.n_planned += 1
+        place = clock.n_scheduled
+        clock.n_scheduled += 1
         _put(w, place, actor)
     if not _rises(w, place):
         _sinks(w, place)
 
 
 @compiled
-def unplan(w: World, actor: int) -> None:
-    """Take an actor's event off the calendar, if it has one."""
+def cancel(w: World, actor: int) -> None:
+    """Take an actor's event off the queue, if it has one."""
     clock, place = w.clock[0], w.actors[actor].place
     if place == NONE:
         return
-    clock.n_planned -= 1
+    clock.n_scheduled -= 1
     w.actors[actor].place = NONE
-    if place < clock.n_planned:
-        _put(w, place, w.heap[clock.n_planned])
+    if place < clock.n_scheduled:
+        _put(w, place, w.heap[clock.n_scheduled])
         if not _rises(w, place):
             _sinks(w, place)
 
@@ -74,7 +74,7 @@ def _rises(w: World, place: int) -> bool:
 
 @compiled
 def _sinks(w: World, place: int) -> None:
-    actor, size = w.heap[place], w.clock[0].n_planned
+    actor, size = w.heap[place], w.clock[0].n_scheduled
     while 2 * place + 1 < size:
         below = 2 * place + 1
         if below + 1 < size and is_before(w.actors, w.heap[below + 1], w.heap[below]):

@@ -31,7 +31,7 @@ SECONDS_PER_DAY = 86_400.0
 Row = tuple[float, int, int, float]
 
 
-def troubles(plan: System, horizon_s: float, draws: Draws) -> Records:
+def fault_schedule(plan: System, horizon_s: float, draws: Draws) -> Records:
     """Everything that happens to instances and links.
 
     Args:
