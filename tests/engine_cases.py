@@ -3,7 +3,8 @@
 import numpy as np
 
 from planner.executor.engine import EngineLoad
-from planner.executor.passes import EngineRules, PassTimes
+from planner.executor.passes import EngineRules
+from planner.roofline import PassTimes
 
 BASE_S, TOKEN_S, KEY_S, SEQUENCE_S, CONTEXT_S = 0.01, 1e-5, 1e-9, 1e-4, 1e-8
 ROOMY = 1e9

@@ -7,7 +7,8 @@ from math import inf
 import numpy as np
 
 from planner.executor.engine import EngineLoad
-from planner.executor.passes import EngineRules, PassTimes
+from planner.executor.passes import EngineRules
+from planner.roofline import PassTimes
 
 
 @dataclass

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from planner.executor.engine import EngineLoad, engine_run
-from planner.executor.passes import EngineRules, PassTimes
+from planner.executor.passes import EngineRules
+from planner.roofline import PassTimes
 from tests.engine_reference import Reference
 
 N_CASES = 60

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner.executor.engine import EngineLoad, engine_run
-from planner.executor.passes import EngineRules, PassTimes
+from planner.executor.passes import EngineRules
 from planner.queueing import (
     Held,
     PassLoop,
@@ -18,7 +18,7 @@ from planner.queueing import (
     preemption_when_full,
 )
 from planner.queueing.erlang import Floats
-from planner.roofline import strata
+from planner.roofline import PassTimes, strata
 from tests.cpu_cost import cached
 
 N_REQUESTS, N_POOLS, SEED = 6000, 24, 4407

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.executor.engine import EngineLoad, engine_run
-from planner.executor.pass_times import Reach, pass_times
 from planner.executor.passes import EngineRules
 from planner.profiles import hardware_profile, model_profile
-from planner.roofline import Chip, Factors, Layout, PromptTokens, ServedModel, mixed_pass_time
+from planner.roofline import Chip, Factors, Layout, PromptTokens, Reach, ServedModel, mixed_pass_time, pass_times
 from tests.engine_reference import interpolated
 
 INSTANCES = {

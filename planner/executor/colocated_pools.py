@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from planner.curves import Curve, PrefillService
 from planner.errors import InputError
 from planner.executor.kernel.records import FINISHED, Records, World
-from planner.executor.pass_times import Reach, pass_times
-from planner.executor.passes import BatchingPool, EngineRules, PassTimes
+from planner.executor.passes import BatchingPool, EngineRules
 from planner.executor.service import DecodeTimes, PrefillTimes, chosen_pool, wire_bytes
 from planner.results import PoolPlan
-from planner.roofline import ColocatedEngine, colocated_engine, linear_memory
+from planner.roofline import ColocatedEngine, PassTimes, Reach, colocated_engine, linear_memory, pass_times
 from planner.scenario import PoolExecution, Scenario, asked_instance, at_pool, requests_of
 from planner.units import GB
 

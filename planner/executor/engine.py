@@ -7,8 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError, Problem
 from planner.executor.kernel.records import FAULT_RECORD, FINISHED, NONE, REQUEST, Records, World
-from planner.executor.passes import BatchingPool, EngineRules, FloatArray, PassTimes
+from planner.executor.passes import BatchingPool, EngineRules, FloatArray
 from planner.executor.worlds import bare_world, run_to_end
+from planner.roofline import PassTimes
 
 
 def no_faults() -> Records:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.executor.kernel.records import COLOCATED, COLOCATED_POOL, NONE, REPLICA, SEQUENCE, PassTable
+from planner.roofline import PassTimes
 
 FloatArray = NDArray[np.float64]
 AXES = ("spread", "tokens", "keys", "sequences", "contexts")
@@ -45,26 +46,6 @@ class EngineRules:
     """Whether a request is admitted with memory for its whole output; else the last admitted gives way."""
     polling_passes: int = 1
     """Decode steps between two looks at what has arrived; after a pass with prompts it always looks."""
-
-
-@dataclass(frozen=True, eq=False)
-class PassTimes:
-    """Seconds of passes by what is in them, at knots; linear between them and beyond the last."""
-
-    spread: FloatArray
-    """Prompt tokens of all replicas over those of the fullest: 1 with one replica."""
-    tokens: FloatArray
-    """Prompt tokens of the fullest replica."""
-    keys: FloatArray
-    """Keys that each attends to, on average: (n + 1) / 2 for n tokens at the head of a prompt."""
-    sequences: FloatArray
-    """Sequences that decode, on all replicas together; the first is 0."""
-    contexts: FloatArray
-    """Their mean context, on the replica with most of it [tokens]."""
-    prompt_s: FloatArray
-    """Passes with prompts, by all five [s]."""
-    decode_s: FloatArray
-    """Passes without, by number of sequences, 0, 1, 2 and so on, and context [s]."""
 
 
 @dataclass(frozen=True, eq=False)

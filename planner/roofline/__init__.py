@@ -34,6 +34,7 @@ from planner.roofline.mlp import distinct_experts
 from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
 from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
 from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
+from planner.roofline.pass_times import PassTimes, Reach, pass_times
 from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.request_kinds import RequestKinds, cells, held_dispersion, most_held, strata
 from planner.roofline.sequences import Sequences
@@ -107,6 +108,9 @@ __all__ = [
     "longest_request",
     "memory_fit",
     "mixed_pass_time",
+    "PassTimes",
+    "Reach",
+    "pass_times",
     "operator_seconds",
     "pass_operators",
     "pass_time",

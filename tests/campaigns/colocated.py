@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.executor.engine import EngineLoad, engine_run
-from planner.executor.passes import EngineRules, PassTimes
+from planner.executor.passes import EngineRules
 from planner.queueing import (
     ColocatedQueue,
     PassLoop,
@@ -23,6 +23,7 @@ from planner.queueing import (
     colocated_queue,
 )
 from planner.queueing.erlang import Floats
+from planner.roofline import PassTimes
 from planner.roofline.request_kinds import strata
 
 TOLERANCES = {"ttft_mean": 0.08, "ttft_p90": 0.12, "tpot_mean": 0.06}

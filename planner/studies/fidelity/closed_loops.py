@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.executor.engine import EngineLoad, EngineRun, engine_run
-from planner.executor.pass_times import Reach, pass_times
 from planner.executor.passes import EngineRules
 from planner.profiles.stack import HarnessSettings
-from planner.roofline import ServedModel, Stack, linear_memory, settings_on
+from planner.roofline import Reach, ServedModel, Stack, linear_memory, pass_times, settings_on
 from planner.roofline.engine_memory import MOST_RUNNING
 from planner.roofline.stack import shared_tokens
 from planner.studies.fidelity.cases import Case

@@ -13,10 +13,9 @@ from planner.executor.confidence import Batches, Floats, Stratum, quantile_inter
 from planner.executor.draws import Draws, contents, trace_start
 from planner.executor.engine import EngineLoad, engine_run
 from planner.executor.full_instance import N_TO_FILL, TURNS, closed_loop
-from planner.executor.pass_times import Reach, pass_times
-from planner.executor.passes import EngineRules, PassTimes
+from planner.executor.passes import EngineRules
 from planner.results import Promise
-from planner.roofline import linear_memory
+from planner.roofline import PassTimes, Reach, linear_memory, pass_times
 from planner.roofline.engine_memory import MOST_RUNNING
 from planner.studies.promises import are_undecided, promise
 from planner.studies.size.colocated import MOST_INSTANCES, TPOT, TTFT, Chosen, Executed, Say, predicted

@@ -1,4 +1,4 @@
-"""Seconds of an instance's passes as the executor's engine reads them: the roofline at knots."""
+"""Seconds of passes that hold prompts and sequences as a table: the roofline at knots, linear between them."""
 
 from dataclasses import dataclass
 from math import ceil, floor, log
@@ -6,12 +6,32 @@ from math import ceil, floor, log
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor.passes import PassTimes
-from planner.roofline import PromptTokens, ServedModel, mixed_pass_time
+from planner.roofline.mixed_pass import PromptTokens, mixed_pass_time
+from planner.roofline.served_model import ServedModel
 
 FloatArray = NDArray[np.float64]
 FEWEST_TOKENS = 16
 """Prompt tokens of a pass below which it takes as long as with one."""
+
+
+@dataclass(frozen=True, eq=False)
+class PassTimes:
+    """Seconds of passes by what is in them, at knots; linear between them and beyond the last."""
+
+    spread: FloatArray
+    """Prompt tokens of all replicas over those of the fullest: 1 with one replica."""
+    tokens: FloatArray
+    """Prompt tokens of the fullest replica."""
+    keys: FloatArray
+    """Keys that each attends to, on average: (n + 1) / 2 for n tokens at the head of a prompt."""
+    sequences: FloatArray
+    """Sequences that decode, on all replicas together; the first is 0."""
+    contexts: FloatArray
+    """Their mean context, on the replica with most of it [tokens]."""
+    prompt_s: FloatArray
+    """Passes with prompts, by all five [s]."""
+    decode_s: FloatArray
+    """Passes without, by number of sequences, 0, 1, 2 and so on, and context [s]."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,155 @@
+"""What passes of a colocated instance take at the least for any mix of requests: linear in tokens, keys and contexts.
+
+Totals of requests add over passes. So a linear function of what is in a pass that lies below the seconds of every pass
+that an instance can make bounds the seconds of any mix from below, whatever passes serve it. Of all such functions the
+one that is greatest for a mix is the solution of a small linear program.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.roofline import PassTimes, RequestKinds
+
+Floats = NDArray[np.float64]
+
+
+class RequestWork(NamedTuple):
+    """What a request asks of passes, on average."""
+
+    new_tokens: float
+    """Prompt tokens to compute."""
+    keys: float
+    """That these attend to, added up over them."""
+    steps: float
+    """Passes in which it decodes."""
+    context_tokens: float
+    """Of its cache, added up over those passes."""
+
+    @classmethod
+    def of(cls, requests: RequestKinds) -> "RequestWork":
+        """The work of a mean request.
+
+        Equation:
+            E[n], E[n (c + (n + 1) / 2)], E[L] - 1, (E[L] - 1) E[c + n] + (E[L^2] - E[L]) / 2
+
+        Args:
+            requests: prompts and answers, which are independent.
+
+        >>> RequestWork.of(RequestKinds(np.array([100.0]), np.ones(1), 3.0, 9.0))  # steps with 101 and 102 tokens
+        RequestWork(new_tokens=100.0, keys=5050.0, steps=2.0, context_tokens=203.0)
+        """
+        new, weights, answer = requests.new_tokens, requests.weights, requests.output_tokens
+        keys = float((new * (requests.tokens - new + (new + 1) / 2)) @ weights)
+        contexts = (answer - 1) * requests.mean_tokens + (requests.output_square - answer) / 2
+        return cls(float(new @ weights), keys, answer - 1, contexts)
+
+    @classmethod
+    def mix(cls, shares: dict["RequestWork", float]) -> "RequestWork":
+        """The work of a mean request of several kinds, by their shares."""
+        return cls(*(sum(share * work[i] for work, share in shares.items()) for i in range(4)))
+
+
+@dataclass(frozen=True, eq=False)
+class PassRegion:
+    """The passes that an instance can make, all its attention replicas together."""
+
+    times: PassTimes
+    budget_tokens: float
+    """Most tokens of a pass: of prompts and sequences together, or of prompts alone where these come first. Where
+    prompts are not split, a pass may be the longest prompt beside all sequences."""
+    room_tokens: float
+    """Most context of all sequences together."""
+    is_prefill_first: bool = False
+    """Whether prompts have passes of their own."""
+    tpot_s: float = inf
+    """Longest mean time of an output token after the first [s]."""
+
+
+@dataclass(frozen=True)
+class PassFacet:
+    """Seconds of an instance that requests take at the least."""
+
+    token_s: float
+    """Of a prompt token [s]."""
+    key_s: float
+    """Of a key that it attends to [s]."""
+    step_s: float
+    """Of a pass in which a sequence decodes [s]."""
+    context_token_s: float
+    """Of a token of its context there [s]."""
+
+    def seconds(self, work: RequestWork) -> float:
+        """Of a request with some work [s]."""
+        each = (self.token_s, self.key_s, self.step_s, self.context_token_s)
+        return sum(s * n for s, n in zip(each, work, strict=True))
+
+
+def pass_facet(region: PassRegion, work: RequestWork) -> PassFacet:
+    """The facet that is greatest for a mix of requests.
+
+    Equation:
+        max a P + e K + b D + c C over a, e, b, c, l >= 0 with a p + e k + b d + c x + l t d <= tau (1 + l d) for every
+        pass: p prompt tokens that attend to k keys in all, d sequences with x tokens of context in all, tau its
+        seconds, t the limit on the mean time per output token
+
+    Args:
+        region: the passes that can be made.
+        work: of the mix, per request.
+
+    Valid:
+        Exact for seconds that are linear between knots: so is the left side in each of the table's axes, and a
+        function that is linear along every axis is greatest at a corner. With several attention replicas keys count
+        nothing, as the table knows those of the fullest one alone. A limit on the time per token is one on its mean
+        over all output tokens; of percentiles, none.
+
+    Source:
+        Linear programming duality: the seconds of the cheapest passes that cover a mix (Dantzig 1963). Summed over
+        passes, l (sum tau d - t sum d) <= 0 for l >= 0.
+    """
+    from scipy.optimize import linprog
+
+    terms, seconds = _corners(region)
+    if len(region.times.spread) > 1:
+        work = work._replace(keys=0.0)
+    gain = np.append(np.array(work), 0.0)
+    limit = np.zeros(len(seconds)) if region.tpot_s == inf else (region.tpot_s - seconds) * terms[:, 2]
+    rows = np.column_stack([terms, limit]) / seconds[:, np.newaxis]
+    scale = 1 / np.where(gain > 0, gain, 1.0)
+    bounds = [(0.0, None if g > 0 else 0.0) for g in gain[:4]] + [(0.0, 0.0 if region.tpot_s == inf else None)]
+    found = linprog(-gain * scale, A_ub=rows * scale, b_ub=np.ones(len(rows)), bounds=bounds, method="highs")
+    each: Floats = np.asarray(found.x) * scale
+    return PassFacet(*each[:4].tolist())
+
+
+def _corners(region: PassRegion) -> tuple[Floats, Floats]:
+    """Passes at the knots of the table that bound some possible pass: tokens, keys, sequences and context, and seconds.
+
+    Returns:
+        Shapes (n, 4) and (n,).
+    """
+    t = region.times
+    grids = np.meshgrid(t.spread, t.tokens, t.keys, t.sequences, t.contexts, indexing="ij")
+    spread, tokens, keys, sequences, contexts = (g.ravel() for g in grids)
+    before = np.meshgrid(
+        t.spread, _knot_before(t.tokens), t.keys, _knot_before(t.sequences), _knot_before(t.contexts), indexing="ij"
+    )
+    _, least_tokens, _, least_sequences, least_contexts = (g.ravel() for g in before)
+    if region.is_prefill_first:
+        is_possible = (sequences == 0) & (least_tokens <= region.budget_tokens)
+    else:
+        is_possible = least_tokens + least_sequences <= region.budget_tokens
+    is_possible &= least_sequences * least_contexts <= region.room_tokens
+    prompts = np.column_stack([spread * tokens, spread * tokens * keys, sequences, sequences * contexts])[is_possible]
+    each, context = (g.ravel() for g in np.meshgrid(np.arange(len(t.decode_s)), t.contexts, indexing="ij"))
+    fits = (each > 0) & (each * np.tile(_knot_before(t.contexts), len(t.decode_s)) <= region.room_tokens)
+    steps = np.column_stack([np.zeros((len(each), 2)), each, each * context])[fits]
+    return np.concatenate([prompts, steps]), np.concatenate([t.prompt_s.ravel()[is_possible], t.decode_s.ravel()[fits]])
+
+
+def _knot_before(knots: Floats) -> Floats:
+    """The knot before each, from which a pass may begin that it bounds; of the first itself."""
+    return np.append(knots[:1], knots[:-1])
