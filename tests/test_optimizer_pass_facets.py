@@ -87,7 +87,8 @@ def excess(region: PassRegion, facet: PassFacet, draw: np.random.Generator, n: i
     times, worst = region.times, -inf
     for _ in range(n):
         spread = float(draw.choice(times.spread))
-        tokens = float(np.floor(np.exp(draw.uniform(0, np.log(region.budget_tokens / times.spread[-1])))))
+        most_tokens = min(region.budget_tokens / times.spread[-1], times.tokens[-1])
+        tokens = float(np.floor(np.exp(draw.uniform(0, np.log(most_tokens)))))
         keys = float(np.exp(draw.uniform(0, np.log(times.keys[-1]))))
         context = float(np.exp(draw.uniform(np.log(times.contexts[0]), np.log(times.contexts[-1]))))
         most = min(len(times.decode_s) - 1, region.room_tokens / context)
