@@ -7,6 +7,8 @@ import pytest
 
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, system
+from planner.executor.draws import blank_requests
+from planner.executor.engine import EngineLoad, engine_run
 from planner.executor.routes import Topology
 from planner.executor.streams import Stream
 from planner.results import NONE_LEAVES, Fleet, PoolPlan, Run, RunRecords
@@ -107,6 +109,37 @@ def test_laws_hold_in_any_mix_of_roles_faults_and_caches(seed: int) -> None:
     run, records = run_of(scenario, plan, seed)
     check_laws(run, records, plan)
     assert run_of(scenario, plan, seed)[0] == run
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_colocated_pool_beside_others_is_a_run_of_its_engine_on_what_reaches_it(seed: int) -> None:
+    """Prompts of its own as they arrive, and caches of the others' as they come."""
+    draw = np.random.default_rng(39_900 + seed)
+    sizes = {"both": int(draw.integers(1, 4)), "twin": int(draw.integers(1, 3)), "long": int(draw.integers(1, 3))}
+    scenario, plan = asked(), mixed(float(draw.uniform(5, 15)), **sizes)
+    _, records = run_of(scenario, plan, seed)
+    seen, names = records.columns, records.words
+    for one in system(scenario, plan).colocated:
+        mine = seen["decode_pool"] == names["decode_pool"].index(one.pool.name)
+        is_standing = seen["prefill_pool"] != names["prefill_pool"].index(one.pool.name)
+        comes_s = np.where(is_standing, seen["kv_end_s"], seen["arrival_s"])
+        rows = np.flatnonzero(mine & ~(is_standing & (seen["output_tokens"] == 1)))
+        rows = rows[np.argsort(comes_s[rows], kind="stable")]
+        everyone = blank_requests(N)
+        for name in ("total_tokens", "output_tokens"):
+            everyone[name] = seen[name]
+        pool, new = one.batching(everyone), ~is_standing[rows]
+        load = EngineLoad(
+            seen["total_tokens"][rows].astype(int),
+            seen["output_tokens"][rows].astype(int),
+            delay_s=pool.delay_s * new,
+            host_s=pool.host_token_s * seen["total_tokens"][rows] * new,
+            arrivals_s=comes_s[rows],
+            is_standing=~new,
+        )
+        found = engine_run(pool.rules, pool.times, load, one.pool.n_instances)
+        assert found.first_s == pytest.approx(seen["first_token_s"][rows], rel=1e-12)
+        assert found.done_s == pytest.approx(seen["finish_s"][rows], rel=1e-12)
 
 
 def test_every_pool_takes_its_part_of_the_requests() -> None:
