@@ -132,3 +132,12 @@ def test_caches_that_came_from_elsewhere_are_computed_after_a_crash() -> None:
     assert step_s(1, 1001) < 0.025 - step_s(1, 1001) + 0.01
     n = 2  # steps that were whole
     assert found.done_s == CLOSE([1.0 + pass_s(1000 + 1 + n) + steps_s(1000, 2 + n, 4 - n - 1)], rel=1e-9)
+
+
+@pytest.mark.parametrize("second_s", [4.999, 5.0, 5.001])
+def test_who_waited_for_a_restart_is_looked_at_then_whoever_else_comes(second_s: float) -> None:
+    """The second one is made ready for ten seconds: it does not hold up the first."""
+    struck = faults((1.0, "crash", 0), (5.0, "restart", 0))
+    delay_s = np.array([0.0, 10.0])
+    found = one_run(alike(2, 100, 2, faults=struck, arrivals_s=[2.0, second_s], delay_s=delay_s))
+    assert found.first_s[0] == CLOSE(5.0 + pass_s(100), rel=1e-9)

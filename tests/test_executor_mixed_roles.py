@@ -225,3 +225,30 @@ def test_a_system_of_all_roles_is_kept_full() -> None:
 def test_roles_do_not_change_beside_a_pool_that_has_both() -> None:
     with pytest.raises(InputError, match=r"long_term: balances prefill and decode by themselves, and 'both'"):
         system(asked({"execution.scheduler.long_term": {}}), mixed(both=1, near=1, dec=1))
+
+
+def test_long_prompts_that_a_batch_does_not_hold_go_to_the_others() -> None:
+    """Memory for 15,000 tokens: prompts beyond the threshold are decoded elsewhere, and nobody is refused."""
+    small = asked({"execution.pools.both.memory_gb": 2})
+    run, records = run_of(small, mixed(8.0, both=1, dec=1, long=2))
+    assert run.n_dropped == 0
+    at_both = records.columns["prefill_pool"] == records.words["prefill_pool"].index("both")
+    assert records.columns["total_tokens"][at_both].max() < 4000 < records.columns["total_tokens"].max()
+
+
+def test_prompts_that_a_crash_made_whole_blocks_of_are_counted_among_the_full() -> None:
+    """Their last token is computed all the same: a run ends with its figures."""
+    crash = {"kind": "crash", "pool": "both", "instance": 0, "at_s": 20, "duration_s": 5}
+    cached = {"execution.cache": {}, "execution.sessions": SESSIONS, "execution.faults": [crash]}
+    for seed in range(4):
+        often = {"execution.pools.both": {"mean_days_between_crashes": 0.001, "restart_s": 2.0}}
+        run, _ = run_of(asked({**cached, **often}), mixed(10.0, both=2), seed)
+        assert 0 < run.utilization["both"] < 1.1
+
+
+def test_a_prompt_that_is_computed_in_a_batch_at_last_names_no_prefill_instance() -> None:
+    often = {"execution.pools.near": {"mean_days_between_crashes": 0.0005, "restart_s": 5.0}}
+    _, records = run_of(asked(often), mixed(8.0, both=1, near=1, dec=1, threshold_tokens=None))
+    at_both = records.columns["prefill_pool"] == records.words["prefill_pool"].index("both")
+    assert (records.columns["n_retries"] > 0)[at_both].any()
+    assert (records.columns["prefill_instance"][at_both] == -1).all()

@@ -115,10 +115,10 @@ def keep(folder: Path) -> Iterator[Path]:
     aside = folder.parent / f"{ASIDE}{uuid4().hex}"
     with suppress(OSError):
         aside.mkdir(mode=0o700)
-    yield aside
-    if not aside.is_dir():
-        return
     try:
+        yield aside
+        if not aside.is_dir():
+            return
         (aside / SUMS).write_bytes(_sums(aside))
         aside.rename(folder)
     except OSError as error:

@@ -20,7 +20,7 @@ from planner.units import GB
 
 FREE = Curve.affine(0.0, 0.0)
 WAY_OUT = DecodeTimes(1, np.ones((2, 2)), inf, 0.0, 0.0)
-"""Of the decode pool that stands for one: no request has steps left for it."""
+"""Of the decode pool that stands for one, which is never entered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,14 @@ class Colocated:
         if stated is not None:
             room *= stated * GB / served.n_places / served.memory.cache_bytes
         return room, fixed
+
+    def longest_request(self, requests: Records) -> float:
+        """Tokens of a prompt with its answer that a replica holds, if it holds nothing else, of requests that come."""
+        if not len(requests):
+            return inf
+        whole = requests["total_tokens"] + requests["output_tokens"]
+        room, fixed = self.room_tokens(float(max(requests["total_tokens"].min() // 2, 1)), float(whole.max()))
+        return room - fixed
 
     def entering(self, w: World) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Requests that reach its batch, and whether their prompts were computed elsewhere."""

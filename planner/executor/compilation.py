@@ -6,6 +6,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
+from threading import Lock
 from time import monotonic
 from typing import Any
 
@@ -22,6 +23,7 @@ Types = tuple[Any, ...]
 Calls = tuple[tuple[Callable[..., Any], Types], ...]
 KNOWN: dict[Calls, tuple[Any, ...]] = {}
 """What this process has loaded or compiled."""
+LOCK = Lock()
 
 
 def machine_code(calls: Mapping[Callable[..., Any], tuple[Any, ...]], about_s: int = ABOUT_S) -> tuple[Any, ...]:
@@ -37,8 +39,9 @@ def machine_code(calls: Mapping[Callable[..., Any], tuple[Any, ...]], about_s: i
     import numba
 
     wanted = tuple((function, tuple(map(numba.typeof, arguments))) for function, arguments in calls.items())
-    if wanted not in KNOWN:
-        KNOWN[wanted] = _loaded(wanted) or _compiled(wanted, about_s)
+    with LOCK:  # where numba keeps code is stated for the whole process
+        if wanted not in KNOWN:
+            KNOWN[wanted] = _loaded(wanted) or _compiled(wanted, about_s)
     return KNOWN[wanted]
 
 

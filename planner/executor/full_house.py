@@ -63,7 +63,8 @@ def _paces(
     for one in plan.colocated:
         rows, is_standing = one.entering(w)
         if len(rows):
-            yield rows, _of_pool(one, w.requests[rows], is_standing, _own(faults, first, one.pool.n_instances))
+            struck, most = _own(faults, first, one.pool.n_instances), plan.scenario.execution.max_retries
+            yield rows, _of_pool(one, w.requests[rows], is_standing, struck, most)
         first += one.pool.n_instances
     rows = np.flatnonzero(is_apart)
     if len(rows):
@@ -77,10 +78,13 @@ def _paces(
         yield rows, apart.requests["arrival_s"]
 
 
-def _of_pool(one: Colocated, asked: Records, is_standing: NDArray[np.bool_], faults: Records) -> Floats:
+def _of_pool(
+    one: Colocated, asked: Records, is_standing: NDArray[np.bool_], faults: Records, max_retries: int
+) -> Floats:
     n = full_instance(one, asked, is_standing).in_flight * one.pool.n_instances
     pool = one.batching(asked)
-    return engine_run(pool.rules, pool.times, kept_full(one, asked, is_standing, n, faults), pool.n_instances).arrival_s
+    load = kept_full(one, asked, is_standing, n, faults, max_retries)
+    return engine_run(pool.rules, pool.times, load, pool.n_instances).arrival_s
 
 
 def _own(faults: Records, first: int, n: int) -> Records:

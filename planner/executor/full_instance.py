@@ -61,9 +61,17 @@ def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.boo
 
 
 def kept_full(
-    one: Colocated, requests: Records, is_standing: NDArray[np.bool_], in_flight: int, faults: Records | None = None
+    one: Colocated,
+    requests: Records,
+    is_standing: NDArray[np.bool_],
+    in_flight: int,
+    faults: Records | None = None,
+    max_retries: int = 0,
 ) -> EngineLoad:
-    """A closed loop of so many requests of a pool, in their order, some of whose prompts were computed elsewhere."""
+    """A closed loop of so many requests of a pool, in their order, some of whose prompts were computed elsewhere.
+
+    What a crash left may have been cached whole: the last token of a prompt is computed all the same.
+    """
     factor, host, is_new = one.engine.time_factor, one.engine.served.factors, ~is_standing
     tokens = requests["total_tokens"].astype(int)
     return EngineLoad(
@@ -72,9 +80,10 @@ def kept_full(
         delay_s=factor * (host.request_overhead_s + host.source_overhead_s) * is_new,
         host_s=factor * host.prompt_token_s * tokens * is_new,
         concurrency=in_flight,
-        cached_tokens=requests["cached_tokens"] * is_new,
+        cached_tokens=np.minimum(requests["cached_tokens"], tokens - 1) * is_new,
         is_standing=is_standing,
         faults=no_faults() if faults is None else faults,
+        max_retries=max_retries,
     )
 
 

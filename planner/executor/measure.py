@@ -232,7 +232,8 @@ def _watched(plan: System, w: World, window: Window, *, is_paced: bool) -> dict[
 
     served = rate("finished")
     if is_paced:
-        served = (window.last - 1 - window.first) / span_s if span_s > 0 else 0.0
+        finished = w.requests["state"][window.first : window.last - 1] == FINISHED
+        served = float(finished.sum()) / span_s if span_s > 0 else 0.0
     found = {"throughput_req_per_s": served, "mean_inside": rate("inside_s"), "warm_up_s": start["time_s"]}
     n_in_role = {pool.name: float(pool.n_instances) for pool in plan.pools}
     if plan.converts:

@@ -19,6 +19,8 @@ from planner.memory import available_bytes
 from planner.scenario import Scenario
 from planner.units import GB
 
+PACED = 2.0
+"""Times the memory of a request, of a full system with colocated pools: its arrivals are those of runs before."""
 NUMBER = np.dtype("f8").itemsize
 BLOCK = np.dtype("i4").itemsize
 DRAWN = 9 * NUMBER
@@ -72,6 +74,8 @@ class RunMemory:
         n_all = self.n_periods * n_each * question.n_replications
         n_workers = 0 if self.workers.dask is not None else min(self.workers.n_processes, question.n_replications)
         each, now = request_bytes(self.scenario, n_each, self.data_dirs), n_workers * n_each
+        if question.is_full and self.scenario.colocated_pool is not None:
+            each *= PACED
         kept = n_each * RECORDS if self.keep and question.n_replications > 1 else 0
         run = max(now * each + (n_all - now) * TIMES, n_all * ANSWERED) + kept
         return self._least_bytes(question) + run

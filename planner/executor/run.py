@@ -25,6 +25,8 @@ from planner.scenario import Scenario
 
 BUSY_LOAD = 0.8
 """Load where the plan's own rate saturates something."""
+FEW = 20
+"""Requests of a run that is made so that all which a run needs is compiled."""
 HORIZON = 1.5
 """Of the time in which requests arrive: so long crashes happen."""
 
@@ -114,7 +116,7 @@ def replications(
             found.append(replicate(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0, progress=tell))
         return found
     if workers.dask is None:  # what is to be compiled is compiled here and once, not by all processes at the same time
-        replicate(plan, RunQuestion(1, question.seed, None, 1), 0, req_per_s, data_dirs)
+        replicate(plan, RunQuestion(FEW, question.seed, None, 1), 0, req_per_s, data_dirs)
     # What is kept of the first replication comes back with it.
     jobs = [(plan, question, r, req_per_s, data_dirs, keep and r == 0) for r in some]
     return answers(_replicated, jobs, workers, progress)

@@ -32,6 +32,8 @@ from planner.units import number
 
 WHOLE_DAY = 0.99
 """Part of a day from which on a run counts as one."""
+MOST_SETTLING = 1e12
+"""Requests of a warm-up at the most that is told: far more than any run has."""
 
 COUNTS = ("n_requests", "n_counted", "n_completed", "n_dropped", "n_retried")
 MEANS = (
@@ -81,7 +83,7 @@ def answer(
         n_asked=n_asked,
         is_transient=open_ is not None,
         is_decode_transient=filling is not None,
-        settling_requests=None if open_ is None else rounded_up(n_asked * open_.times),
+        settling_requests=None if open_ is None else rounded_up(min(n_asked * open_.times, MOST_SETTLING)),
         dropped={why: int(total[f"dropped {why}"]) for why in REASONS if total[f"dropped {why}"]},
         simulated_s=total["simulated_s"],
         cross_site_bytes=total["cross_site_bytes"],

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from planner.errors import InputError
 from planner.executor.colocated_pools import WAY_OUT, Colocated, colocated_pools
 from planner.executor.control import convertible, slots, undivided
+from planner.executor.kernel.records import Records
 from planner.executor.rebalancing import check_rebalance
 from planner.executor.routes import Topology, Ways, divided
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times, source
@@ -91,6 +92,16 @@ class System:
     def decode_slots(self) -> list[int]:
         """Instances that every decode pool may ever have."""
         return slots(self.prefill, self.decode, self.converts)[1]
+
+    def may_come(self, one: Colocated, requests: Records) -> NDArray[np.bool_]:
+        """Requests of streams that have a way to a colocated pool; all where none has, shape (requests,)."""
+        streams = [
+            q
+            for q, of_stream in enumerate(self.ways)
+            if any(way.decode == one.way_out for of_part in of_stream.values() for way in of_part)
+        ]
+        found = np.isin(requests["request_class"], streams)
+        return found if found.any() else np.ones(len(requests), dtype=bool)
 
     @property
     def n_prefill(self) -> int:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from planner.curves import Curve
 from planner.executor.cache_pools import cache_fields, no_caches
-from planner.executor.colocated_pools import Colocated
 from planner.executor.compilation import ABOUT_S, machine_code
 from planner.executor.control import idle_control, scheduler_fields, units
 from planner.executor.kernel.records import (
@@ -91,7 +90,11 @@ def world(
     if plan.converts:
         found = units(plan.prefill, plan.decode, pools)
         instances["unit"][found["instance"]] = decoders["unit"][found["decoder"]] = np.arange(len(found))
-    batching = [one.batching(requests[_may_come(plan, one, requests)]) for one in plan.colocated]
+    batching = []
+    for one in plan.colocated:
+        mine = requests[plan.may_come(one, requests)]
+        batching.append(one.batching(mine))
+        decode_pools[one.way_out]["longest_tokens"] = one.longest_request(mine) - mine["output_tokens"].max(initial=1)
     actors = Actors(
         len(instances), len(decoders), len(links), sum(b.n_instances for b in batching), len(found), len(plan.links)
     )
@@ -140,7 +143,7 @@ def bare_world(requests: Records, pool: BatchingPool, closed: int | None, faults
         max_retries: how often a request starts again after crashes.
     """
     doors, ways = np.zeros(1, dtype=POOL), np.zeros(1, dtype=DECODE_POOL)
-    doors["n_up"], doors["longest_tokens"] = pool.n_instances, inf
+    doors["n_up"], doors["longest_tokens"], ways["longest_tokens"] = pool.n_instances, inf, inf
     actors, thresholds = Actors(colocated=pool.n_instances), np.full(1, inf)
     return World(
         requests=requests,
@@ -187,17 +190,6 @@ def is_plain(plan: System, faults: Records | None) -> bool:
     execution = plan.scenario.execution
     is_watched = execution.scheduler.is_on or plan.converts
     return execution.cache is None and not is_watched and (faults is None or len(faults) == 0)
-
-
-def _may_come(plan: System, one: Colocated, requests: Records) -> NDArray[np.bool_]:
-    """Requests of streams that have a way to a colocated pool; all where none has."""
-    streams = [
-        q
-        for q, of_stream in enumerate(plan.ways)
-        if any(way.decode == one.way_out for of_part in of_stream.values() for way in of_part)
-    ]
-    found = np.isin(requests["request_class"], streams)
-    return found if found.any() else np.ones(len(requests), dtype=bool)
 
 
 def _parts(has_extras: bool, has_batching: bool) -> dict[str, Any]:
@@ -275,7 +267,7 @@ def _decoders(plan: System, sites: Sequence[str]) -> tuple[Records, Records]:
         decoders["pool"][first : first + n] = p
         decoders["is_up"][first : first + n] = np.where(np.arange(n) < spec.n_instances, UP, DOWN)
         memory = times.memory_bytes, times.state_bytes, times.bytes_per_token
-        pools[p] = (first, n, sites.index(spec.site), times.batch_limit, *memory, NONE)
+        pools[p] = (first, n, sites.index(spec.site), times.batch_limit, *memory, NONE, inf)
         first += n
     for c, one in enumerate(plan.colocated):
         pools[one.way_out]["colocated"] = c

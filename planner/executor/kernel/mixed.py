@@ -18,6 +18,8 @@ def enter_colocated(w: World, c: int, r: int, is_standing: int) -> None:
     """A request comes to a colocated pool: to an instance, or it waits until one is up; one too large never will be."""
     pool, request, sequence = w.colocated_pools[c], w.requests[r], w.sequences[r]
     request.state = WAITS
+    if is_standing == 0:
+        request.instance = NONE  # of an earlier attempt
     sequence.output_tokens, sequence.is_begun = request.steps_left + 1, 0
     sequence.is_standing = max(sequence.is_standing, is_standing)
     sequence.made_tokens = sequence.is_standing
@@ -83,8 +85,12 @@ def offer(w: World, i: int, r: int) -> None:
         place = w.sequences[place].before
     insert_after(w.sequences, instance.inbox, r, place)
     if instance.in_pass == 0 and instance.n_inside == 0:
-        first_s = max(w.sequences[instance.inbox.first].ready_s, w.clock[0].now_s)
-        schedule(w, w.clock[0].first_colocated + i, MIXED_BEGIN, first_s)
+        actor, first_s = (
+            w.clock[0].first_colocated + i,
+            max(w.sequences[instance.inbox.first].ready_s, w.clock[0].now_s),
+        )
+        if w.actors[actor].place == NONE or first_s < w.actors[actor].time_s:
+            schedule(w, actor, MIXED_BEGIN, first_s)
 
 
 @compiled_extra(None, "mixes")

@@ -164,6 +164,7 @@ DECODE_POOL = np.dtype(
         ("state_bytes", "f8"),
         ("bytes_per_token", "f8"),
         ("colocated", "i4"),  # pool that caches come to by this one, which has no instances; NONE: it has its own
+        ("longest_tokens", "f8"),  # of a prompt that fits a colocated one with its answer
     ],
     align=True,
 )
@@ -521,7 +522,7 @@ CLOCK = np.dtype(
         ("inside_s", "f8"),  # request-seconds inside
         ("changed_s", "f8"),  # when `inside_s` was last brought up to date
         ("next_sample", "i4"),
-        ("first_decoder", "i4"),  # actors: instances, decoders, links, deliveries, arrivals, faults
+        ("first_decoder", "i4"),  # actors: instances, decoders, links, deliveries, colocated, arrivals, faults
         ("first_link", "i4"),
         ("first_delivery", "i4"),
         ("first_colocated", "i4"),

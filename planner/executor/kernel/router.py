@@ -71,8 +71,9 @@ def is_open(w: World, found: int) -> bool:
 
 @compiled
 def holds(w: World, found: int, r: int) -> bool:
-    """Whether an instance on a way has memory for a prompt."""
-    return bool(w.requests[r].prompt_tokens <= w.pools[w.routes[found].prefill_pool].longest_tokens)
+    """Whether instances on a way have memory for a prompt; a colocated one that decodes it, for its answer as well."""
+    pool, decode_pool = w.pools[w.routes[found].prefill_pool], w.decode_pools[w.routes[found].decode_pool]
+    return bool(w.requests[r].prompt_tokens <= min(pool.longest_tokens, decode_pool.longest_tokens))
 
 
 @compiled_apart

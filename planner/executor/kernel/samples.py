@@ -9,7 +9,8 @@ from planner.executor.kernel.roles import count_roles
 @compiled_apart
 def sample(w: World, row: int) -> None:
     """Columns: time, requests inside, their time integral, finished; of each prefill pool waiting, busy and busy
-    seconds; of each decode pool waiting, batch, tokens and sequence-seconds; of the scheduler its factor on the
+    seconds; of each decode pool waiting, batch, tokens and sequence-seconds, of a colocated one who was admitted and no
+    tokens; of the scheduler its factor on the
     thresholds, units in prefill and in decode, and unit-seconds in either; of each link transfers and bytes.
     """
     clock, out = w.clock[0], w.samples[row]
