@@ -41,12 +41,13 @@ def compiled_apart(function: Function) -> Function:
     return cast(Function, numba.njit(**{**OPTIONS, "forceinline": False}, **INNER)(function))
 
 
-def compiled_extra(otherwise: object, needed: str = "extras") -> Callable[[Function], Function]:
-    """As `compiled_apart`, for what a plain system never does: left out of the code for a world without it.
+def compiled_extra(otherwise: object, needed: str = "extras", is_apart: bool = True) -> Callable[[Function], Function]:
+    """As `compiled_apart`, for what some systems never do: left out of the code for a world without it.
 
     Args:
         otherwise: what stands there then, of the same type as the result; it is never reached.
         needed: the field of a world that is None where it does without.
+        is_apart: whether it happens seldom; else callers take it in, as with `compiled`.
     """
     import numba.extending
 
@@ -63,7 +64,7 @@ def compiled_extra(otherwise: object, needed: str = "extras") -> Callable[[Funct
             is_plain = isinstance(kind, numba.types.NoneType)
             return nothing if is_plain else function
 
-        options = cast(Any, {**OPTIONS, "forceinline": False, **INNER})
+        options = cast(Any, {**OPTIONS, "forceinline": not is_apart, **INNER})
         numba.extending.overload(stub, options, strict=False)(chosen)
         return cast(Function, stub)
 

@@ -128,7 +128,7 @@ def world(
         clock=_clock(actors, closed, execution.max_retries),
         sample_at=sample_at,
         samples=np.zeros((len(sample_at), sample_columns(plan, len(links)))),
-        **_parts(not is_plain(plan, faults), bool(batching)),
+        **_parts(not is_plain(plan, faults), bool(batching), len(instances) + len(decoders) > 0),
     )
 
 
@@ -171,7 +171,7 @@ def bare_world(requests: Records, pool: BatchingPool, closed: int | None, faults
         clock=_clock(actors, closed, max_retries),
         sample_at=np.zeros(0, dtype=np.int64),
         samples=np.zeros((0, 1)),
-        **_parts(len(faults) > 0, True),
+        **_parts(len(faults) > 0, True, False),
     )
 
 
@@ -192,9 +192,13 @@ def is_plain(plan: System, faults: Records | None) -> bool:
     return execution.cache is None and not is_watched and (faults is None or len(faults) == 0)
 
 
-def _parts(has_extras: bool, has_batching: bool) -> dict[str, Any]:
-    """The parts of the loop that a world needs: a plain one, passes that mix, or all that there is."""
-    return {"extras": 0 if has_extras else None, "mixes": 0 if has_extras or has_batching else None}
+def _parts(has_extras: bool, has_batching: bool, is_separate: bool) -> dict[str, Any]:
+    """The parts of the loop that a world needs: pools of one role, passes that mix, both, or all that there is."""
+    return {
+        "extras": 0 if has_extras else None,
+        "mixes": 0 if has_extras or has_batching else None,
+        "separate": 0 if has_extras or is_separate else None,
+    }
 
 
 def sample_columns(plan: System, n_links: int) -> int:

@@ -195,7 +195,7 @@ def reschedule(w: World, d: int) -> None:
         schedule(w, w.clock[0].first_decoder + d, STEP_END, time_s)
 
 
-@compiled
+@compiled_extra(None, "separate", is_apart=False)
 def finish_steps(w: World, d: int) -> None:
     """A step ends: the complete leave, those who joined enter, and those who wait may join."""
     decoder = w.decoders[d]

@@ -155,7 +155,7 @@ def observe_arrival(w: World, r: int) -> None:
     record_arrival(w.scheduler, w.bins, uncached, w.base_thresholds[w.requests[r].request_class])
 
 
-@compiled
+@compiled_extra(None, "separate", is_apart=False)
 def deliver(w: World, k: int) -> None:
     """The last byte of a request's cache arrives."""
     r = pop(w.requests, w.deliveries[k])

@@ -32,11 +32,18 @@ from planner.executor.kernel.room import has_room, occupy, vacate
 
 @compiled
 def arrive_at_prefill(w: World, p: int, r: int) -> None:
-    """Hand a request to an instance of a pool, or put it in a queue."""
-    request, pool = w.requests[r], w.pools[p]
+    """Hand a request to a pool, of whichever role."""
+    pool = w.pools[p]
     if pool.colocated != NONE:
         enter_colocated(w, pool.colocated, r, 0)
-        return
+    else:
+        enter_prefill(w, p, r)
+
+
+@compiled_extra(None, "separate", is_apart=False)
+def enter_prefill(w: World, p: int, r: int) -> None:
+    """Put a request in a queue of a pool that prefills alone, and wake who may take it."""
+    request, pool = w.requests[r], w.pools[p]
     request.state, request.done_tokens, request.instance = WAITS, request.cached_tokens, NONE
     i = chosen_instance(w, p)
     overtakes = request.prompt_tokens - request.cached_tokens <= pool.priority_tokens
@@ -241,7 +248,7 @@ def schedule_pass(w: World, i: int) -> None:
         schedule(w, i, PASS_OPENS, instance.pass_start_s + instance.pass_s / pool.n_layers)
 
 
-@compiled
+@compiled_extra(None, "separate", is_apart=False)
 def open_transfers(w: World, i: int) -> None:
     """The first layer is done: from now to the end of the pass its requests' layers are sent as they are made."""
     instance, r = w.instances[i], w.instances[i].first
@@ -291,7 +298,7 @@ def made_bytes(w: World, i: int, r: int, end: float) -> float:
     return grown + (value(w.curves, curve, 0.0) if end >= request.prompt_tokens else 0.0)
 
 
-@compiled
+@compiled_extra(None, "separate", is_apart=False)
 def finish_pass(w: World, i: int) -> None:
     """A pass ends: its last layer goes out, whole prompts leave, and the instance takes what waits."""
     instance, clock = w.instances[i], w.clock[0]
@@ -372,7 +379,7 @@ def observe_wire(w: World, r: int) -> None:
     record_line(w.lines, WIRE_LINE, 1.0, float(request.prompt_tokens - request.cached_tokens), request.wire_bytes)
 
 
-@compiled
+@compiled_extra(None, "separate", is_apart=False)
 def link_changes(w: World, k: int) -> None:
     """A backlog, or a move, has run out: whoever is done leaves, the others share anew."""
     settle(w, k)

@@ -618,3 +618,5 @@ class World(NamedTuple):
     """None of a plain system: no faults, caches or scheduler, nothing that moves. Its loop is compiled without."""
     mixes: int | None
     """None of a plain system without colocated pools. Its loop is compiled without their passes."""
+    separate: int | None
+    """None of a plain system with colocated pools alone. Its loop is compiled without pools of one role, and links."""
