@@ -58,15 +58,14 @@ def _paces(
 ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
     """Requests of every part, and how they come to keep it full."""
     ways = w.routes[w.requests["route"]]
-    first, is_apart = 0, np.zeros(len(requests), dtype=bool)
-    is_apart |= ~np.isin(ways["prefill_pool"], [one.way_in for one in plan.colocated])
+    first = 0
     for one in plan.colocated:
         rows, is_standing = one.entering(w)
         if len(rows):
             struck, most = _own(faults, first, one.pool.n_instances), plan.scenario.execution.max_retries
             yield rows, _of_pool(one, w.requests[rows], is_standing, struck, most)
         first += one.pool.n_instances
-    rows = np.flatnonzero(is_apart)
+    rows = np.flatnonzero(~np.isin(ways["prefill_pool"], [one.way_in for one in plan.colocated]))
     if len(rows):
         before = requests[rows]
         # What a colocated pool decodes is done here when its cache is there.

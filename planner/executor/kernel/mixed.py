@@ -85,10 +85,8 @@ def offer(w: World, i: int, r: int) -> None:
         place = w.sequences[place].before
     insert_after(w.sequences, instance.inbox, r, place)
     if instance.in_pass == 0 and instance.n_inside == 0:
-        actor, first_s = (
-            w.clock[0].first_colocated + i,
-            max(w.sequences[instance.inbox.first].ready_s, w.clock[0].now_s),
-        )
+        actor = w.clock[0].first_colocated + i
+        first_s = max(w.sequences[instance.inbox.first].ready_s, w.clock[0].now_s)
         if w.actors[actor].place == NONE or first_s < w.actors[actor].time_s:
             schedule(w, actor, MIXED_BEGIN, first_s)
 
