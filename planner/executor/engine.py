@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError, Problem
-from planner.executor.kernel.records import FAULT_RECORD, FINISHED, NONE, REQUEST, Records, World
+from planner.executor.draws import blank_requests
+from planner.executor.kernel.records import FAULT_RECORD, FINISHED, Records, World
 from planner.executor.passes import BatchingPool, EngineRules, FloatArray
 from planner.executor.worlds import bare_world, run_to_end
 from planner.roofline import PassTimes
@@ -92,7 +93,14 @@ def engine_run(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instanc
         InputError: a rule, a table or a load that no engine can have.
     """
     _check(rules, times, load, n_instances)
-    requests = _requests(load)
+    n = len(load.prompt_tokens)
+    requests = blank_requests(
+        n,
+        total_tokens=load.prompt_tokens,
+        output_tokens=load.output_tokens,
+        cached_tokens=np.broadcast_to(load.cached_tokens, n),
+        arrival_s=np.broadcast_to(load.arrivals_s, n),
+    )
     pool = BatchingPool(rules, times, n_instances, door=0)
     w = bare_world(requests, pool, load.concurrency, load.faults, load.max_retries)
     _state(w, load)
@@ -137,17 +145,6 @@ def _problems_of_lengths(load: EngineLoad) -> list[Problem]:
         what = "has requests of one token, which came with the prompt"
         found.append(Problem("engine", "is_standing", what, "outputs of 2 tokens at least"))
     return found
-
-
-def _requests(load: EngineLoad) -> Records:
-    requests = np.zeros(len(load.prompt_tokens), REQUEST)
-    requests["total_tokens"], requests["output_tokens"] = load.prompt_tokens, load.output_tokens
-    requests["cached_tokens"], requests["arrival_s"] = load.cached_tokens, load.arrivals_s
-    for name in ("prefill_start_s", "prefill_end_s", "kv_end_s", "first_token_s", "finish_s"):
-        requests[name] = np.nan
-    for name in ("next", "route", "instance", "decoder", "flow"):
-        requests[name] = NONE
-    return requests
 
 
 def _state(w: World, load: EngineLoad) -> None:
