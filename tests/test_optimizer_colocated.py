@@ -13,9 +13,9 @@ import pytest
 from planner.notes import code_of
 from planner.optimizer import Problem, optimize, planned_at, planning_problem, solved
 from planner.optimizer.baselines import Compared
-from planner.optimizer.colocated import COLOCATED, Opponents, colocated_opponents
 from planner.optimizer.colocated.instances import colocated_instances
 from planner.optimizer.colocated.open_layouts import open_instances
+from planner.optimizer.colocated.opponents import COLOCATED, Opponents, colocated_opponents
 from planner.optimizer.colocated.passes import composed_loads, even_loads, roofline_loads
 from planner.optimizer.colocated.rates import Promise, most_req_per_s
 from planner.optimizer.disaggregation import disaggregation

@@ -9,17 +9,23 @@ import numpy as np
 import pytest
 
 from planner.optimizer import planning_problem
+from planner.optimizer.batching import Batching
 from planner.optimizer.capacity import threshold_loads
 from planner.optimizer.evaluation import Evaluation
+from planner.optimizer.network.batch_needs import Need
 from planner.optimizer.network.cells import Cell, point
 from planner.optimizer.network.columns import add_rate_columns, add_size_columns
 from planner.optimizer.network.formulation import ROWS, build
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.rows_of_cost import price_use
+from planner.optimizer.pass_facets import PassFacet
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.strategies import searched
+from planner.roofline import colocated_engine
+from planner.scenario import asked_instance
 from tests.builders import FAST, GPUS, HOME, in_classes, problem_of
+from tests.colocated_cases import chat
 from tests.conftest import GOLDENS
 
 CHAT = {
@@ -60,6 +66,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "count_late_requests": {"slo": {"ttft_s": 8.0}},
 }
 """What a family of rows needs to have any, beside the tiny problem."""
+OF_BATCHES = ("decode_where_prefilled", "bound_passes", "need_instances")
 NAMES = [add.__name__ for add in ROWS if add is not price_use]
 
 
@@ -76,9 +83,18 @@ def tiny_problem(name: str = "") -> Problem:
     return replace(problem, pools=(fast, *layouts, decode))
 
 
+def with_batches(problem: Problem) -> Problem:
+    """The same with prompts in the batches of the pool that decodes, in round seconds: the chat's alone leave some."""
+    fast, near, decode = problem.pools
+    engine = colocated_engine(asked_instance(chat(), chat().pools["both"]))
+    facets = PassFacet(1e-4, 1e-7, 1e-3, 1e-6), PassFacet(2e-4, 0.0, 5e-4, 2e-6)
+    joint = replace(decode, parts=("long", "short"), rates=near.rates, batching=Batching(engine, facets))
+    return replace(problem, pools=(fast, replace(near, classes=(1,)), joint))
+
+
 def columns_of(name: str) -> MixedIntegerProgram:
     """The program of a family with its columns, and one cell of thresholds between the prompts of the chat."""
-    problem = tiny_problem(name)
+    problem = with_batches(tiny_problem(name)) if name in OF_BATCHES else tiny_problem(name)
     gbps = (10.0,) if name == "open_used_links" else ()
     loads = NetworkLoads(problem, is_optimistic=not gbps, gbps=gbps)
     low, high, share = (1000.0, 3000.0, 1.0) if not gbps else (1000.0, 1000.0, 0.5)
@@ -86,7 +102,9 @@ def columns_of(name: str) -> MixedIntegerProgram:
     cells = {(g, p): [Cell(low, high, 1 - share, share)] for g in range(len(problem.groups)) for p in used}
     sizes = {i: [(1, pool.max_instances)] for i, pool in enumerate(problem.pools)}
     has_late = name.endswith("late_requests")
-    spec = ProgramSpec(loads, tuple(map(Situation, used)), cells, sizes, bool(gbps), shares_lateness=has_late)
+    needs = {Need(2, q, Cell(low, high, 1 - share, share), None): 0.5 for q in (0, 1) if name == "need_instances"}
+    situations = tuple(map(Situation, used))
+    spec = ProgramSpec(loads, situations, cells, sizes, bool(gbps), shares_lateness=has_late, needs=needs)
     program = MixedIntegerProgram(spec)
     add_size_columns(program)
     for s in range(len(spec.situations)):

@@ -303,6 +303,12 @@ OF_PLANS: dict[str, Meaning] = {
         "Split the record into `periods` where its rate changes, and run the plan with recorded arrivals "
         "(`execution.arrivals`).",
     ),
+    "batches-without-bursts": Meaning(
+        PLAN,
+        "Times are promised to requests that arrive in bursts, or more evenly than independent users. The model of "
+        "the batches of colocated pools knows independent users alone. The plan is found with it.",
+        "Let the plan be run, which `optimize` does by default: the run has the stated arrivals.",
+    ),
     "opponents-without-bursts": Meaning(
         PLAN,
         "Requests arrive otherwise than those of independent users, and the colocated fleets that the plan is compared "

@@ -12,7 +12,7 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.at_hand import Variant, at_hand, each_once, has_one_site, is_same_fleet
 from planner.optimizer.capacity import decode_s, threshold_loads
-from planner.optimizer.colocated import COLOCATED, colocated_opponents
+from planner.optimizer.colocated.opponents import COLOCATED, colocated_opponents
 from planner.optimizer.home import (
     Requests,
     beyond_stock,

@@ -2,7 +2,7 @@
 
 from planner.notes import Note, note
 from planner.optimizer.baselines import Compared
-from planner.optimizer.colocated import COLOCATED
+from planner.optimizer.colocated.opponents import COLOCATED
 from planner.optimizer.margins import figures, is_fair, judged_by, margins
 from planner.optimizer.one_site import WORTHWHILE
 from planner.results import Baseline, Disaggregation, Fleet
@@ -66,7 +66,9 @@ def without_bursts(scenario: Scenario, found: Disaggregation | None) -> tuple[Di
     return found.model_copy(update=update), (note("opponents-without-bursts", said),)
 
 
-APART = ("cheapest-homogeneous-pd", "equal-bill-homogeneous-pd", "homogeneous-pd")
+SEPARATE, COLOCATED_ALONE = "without-colocated", "colocated-alone"
+"""Names of fleets of a scenario with both kinds of serving, of one of them alone."""
+APART = ("cheapest-homogeneous-pd", "equal-bill-homogeneous-pd", "homogeneous-pd", SEPARATE)
 """Names of fleets that keep prefill and decode apart."""
 
 

@@ -24,7 +24,7 @@ def room_notes(problem: Problem, solution: Solution) -> Iterator[Note]:
     for i, pool in enumerate(problem.pools):
         if not any(one.n_instances[i] for one in solution.operations):
             continue
-        yield from oversized_notes(pool.name, pool.rates, (problem.classes[c].mix for c in pool.classes))
+        yield from oversized_notes(pool.shown_name, pool.rates, (problem.classes[c].mix for c in pool.classes))
         room = pool.rates.longest_tokens
         if not pool.is_prefill or not isfinite(room):
             continue
@@ -33,9 +33,9 @@ def room_notes(problem: Problem, solution: Solution) -> Iterator[Note]:
         if leaving > CROWDED * room and longest + leaving > room:
             yield note(
                 "prompt-waits-for-memory",
-                f"an instance of {pool.name} has room for {room:,.0f} tokens, for its longest prompt of {longest:,.0f} "
-                f"not beside the {number(leaving)} whose caches are still leaving on average: prompts wait for room, "
-                "which the plan's latency does not count and the executor does",
+                f"an instance of {pool.shown_name} has room for {room:,.0f} tokens, for its longest prompt of "
+                f"{longest:,.0f} not beside the {number(leaving)} whose caches are still leaving on average: prompts "
+                "wait for room, which the plan's latency does not count and the executor does",
             )
 
 
@@ -47,8 +47,8 @@ def length_notes(problem: Problem, solution: Solution) -> Iterator[Note]:
             low, high = pool.rates.prefill.curve.measured_tokens
             yield note(
                 "lengths-extrapolated",
-                f"{percent(beyond)} of the prompts of {pool.name} are outside the {low:,.0f} to {high:,.0f} tokens its "
-                "prefill times are known for, and extrapolated",
+                f"{percent(beyond)} of the prompts of {pool.shown_name} are outside the {low:,.0f} to {high:,.0f} "
+                "tokens its prefill times are known for, and extrapolated",
             )
 
 

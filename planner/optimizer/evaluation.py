@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, log
 from typing import Any
 
@@ -18,10 +18,12 @@ from planner.optimizer.network.period_operation import (
     late_fractions,
     link_gbps,
     period_waits,
+    slowness,
 )
 from planner.optimizer.problem import ClassSpec, LinkSpec, PoolSpec, Problem
 from planner.optimizer.resolution import whole_work_s
 from planner.optimizer.roots import EXACT, last_kept
+from planner.optimizer.routes import is_uniform
 from planner.optimizer.served import served_name
 from planner.optimizer.solution import Solution
 from planner.queueing import Path as QueuePath
@@ -39,11 +41,16 @@ from planner.results import (
     Work,
 )
 from planner.scenario import Scenario
+from planner.ties import largest_first
 from planner.units import MILLI, SECONDS_PER_HOUR
 
 PER_MILLION = 1e6
 LEAST_LATE = 1e-15
 """Of what may be late; less counts as none."""
+CLOSE = 2e-3
+"""Tolerance of a goodput where queues of batches decide;"""
+N_BINDING = 6
+"""and periods that are looked at first for it."""
 OVERLOAD_TOLERANCE = 1e-5
 MANY_KINDS = 4096
 """Requests that stand for the lengths of a flow: quantiles are then good to about 1e-3;"""
@@ -106,12 +113,19 @@ class Evaluation:
         """The threshold, where there is exactly one and it decides anything."""
         if len(self.problem.streams) > 1 or len(self.problem.periods) > 1 or not self._is_split(0):
             return None
+        if not self._leaves_batches(self.solution.operations, [0]):
+            return None
         thresholds = {flow.threshold_tokens for one in self.solution.operations for flow in one.flows}
         return max(thresholds.pop(), 0.0) if len(thresholds) == 1 else None
 
     def _is_split(self, stream: int) -> bool:
         """Whether a threshold decides where prompts of a stream go."""
         return all(self.problem.arcs[stream].values())
+
+    def _leaves_batches(self, operations: Sequence[PeriodOperation], streams: Sequence[int]) -> bool:
+        """Whether some prompts of streams are computed by prefill pools: else no threshold decides anything."""
+        flows = (flow for one in operations for flow in one.flows if flow.stream in streams)
+        return any(self.problem.pools[flow.arc.pool].batching is None for flow in flows)
 
     def _room(self) -> float:
         """Multiple of the demand that the plan's ways carry before a pool or link is full."""
@@ -126,16 +140,33 @@ class Evaluation:
     def _goodput(self, most: float) -> float:
         """Highest multiple of the demand at which the plan's ways still keep every promise, as a rate [req/s]."""
         high = max(most / self.rate * (1 - 1e-6), 1.0)
-        return self.rate * last_kept(self._late_excess, 1.0, high, EXACT)[0]
+        if not self.problem.has_batches:
+            return self.rate * last_kept(self._late_excess, 1.0, high, EXACT)[0]
+        # Queues of batches take long: those of the periods that bind are looked at, until all others hold as well.
+        latest = largest_first(self.solution.operations, lambda one: self._late_excess(1.0, [one]))
+        binding, others = list[PeriodOperation](), latest[:N_BINDING]
+        while others:
+            binding += others
+            kept = last_kept(partial(self._late_excess, operations=binding), 1.0, high, CLOSE)[0]
+            others = [one for one in latest if one not in binding and self._late_excess(kept, [one]) > 0]
+        return self.rate * kept
 
-    def _late_excess(self, multiple: float) -> float:
-        """Logarithm of what is late over what may be, of the class and period where it is most; 0 is just kept."""
+    def _late_excess(self, multiple: float, operations: Sequence[PeriodOperation] | None = None) -> float:
+        """Logarithm of what is late over what may be, of the class and period where it is most; 0 is just kept.
+
+        Args:
+            multiple: of the demand [-].
+            operations: periods that are looked at; None: all.
+        """
         problem, ports = self.problem, self.solution.ports
         most = LEAST_LATE
-        for one in self.solution.operations:
+        for one in self.solution.operations if operations is None else operations:
             more = one.scaled_to(one.period, [multiple] * len(problem.streams))
-            for c, late in late_fractions(period_waits(problem, more, ports)).items():
+            waits = period_waits(problem, more, ports)
+            for c, late in late_fractions(waits).items():
                 most = max(most, late / (problem.classes[c].late_allowed + TINY))
+            if any(ratio > 1 for ratio in slowness(waits).values()):
+                most = max(most, 1 + CLOSE)
         return log(most)
 
     def _offloaded(self, p: int) -> float:
@@ -153,7 +184,7 @@ class Evaluation:
         busy = sum(w * busy_instances(self.problem, operations[p])[i] for p, w in enumerate(self.weights))
         usd = rent_usd_per_hour(self.problem, operations)[i]
         return PoolPlan(
-            name=pool.name,
+            name=self._name(i),
             site=pool.site,
             hardware=pool.hardware,
             role=pool.role,
@@ -165,13 +196,29 @@ class Evaluation:
             utilization=_at_most_full(busy / n) if n else 0.0,
             usd_per_hour=None if usd is None else usd + busy * pool.busy_usd_per_hour,
             model=served_name(self.problem.scenario, pool.key),
-            **setup_fields(pool),
+            **{**setup_fields(pool), "batch_limit": self._batch_limit(i)},
         )
+
+    def _name(self, i: int) -> str:
+        """Name of a pool: of a colocated one that of the scenario's, where one way to run it is in use."""
+        pool = self.problem.pools[i]
+        alike = [k for k in self.shown if self.problem.pools[k].key == pool.key]
+        return pool.key if pool.batching is not None and alike == [i] else pool.name
+
+    def _batch_limit(self, i: int) -> int | None:
+        """Most sequences in the batch of an instance; None where it does not decode."""
+        pool = self.problem.pools[i]
+        if pool.batching is None:
+            return None if pool.is_prefill or pool.rates.decode is None else pool.rates.decode.batch
+        found = [period.batches[i].batch for period in self.evaluated if i in period.batches]
+        return max((batch.load.loop.most_running for batch in found), default=None)
 
     def _offered(self, p: int, i: int) -> float:
         """Requests sent to a pool in a period [req/s]."""
         period = self.evaluated[p]
-        prefills = sum(f.req_per_s * kinds.fraction for f, kinds in period.kinds if f.arc.pool == i)
+        is_joint = self.problem.pools[i].batching is not None  # what it prefills, it decodes
+        users = () if is_joint else period.kinds
+        prefills = sum(f.req_per_s * kinds.fraction for f, kinds in users if f.arc.pool == i)
         return prefills + sum(d.req_per_s for d in period.operation.decodings if d.pool == i)
 
     def _links(self) -> Iterator[LinkPlan]:
@@ -212,6 +259,9 @@ class Evaluation:
 
     def _pool_step_s(self, p: int, pool: int) -> float | None:
         """Mean decode step of a pool in a period [s]; None where it decodes nothing."""
+        if pool in self.evaluated[p].batches:
+            queue, batch = self.evaluated[p].batch_queue(pool), self.evaluated[p].batches[pool].batch
+            return batch.full_tpot_s if queue is None else queue.queue.tpot_mean_s
         operation, point = self.evaluated[p].operation, self.problem.pools[pool].rates.decode
         mine = [d for d in operation.decodings if d.pool == pool]
         rate = sum(d.req_per_s for d in mine)
@@ -261,6 +311,7 @@ class Evaluation:
             thresholds = {
                 flow.threshold_tokens for s in self.solution.operations for flow in s.flows if flow.stream in split
             }
+            thresholds = thresholds if self._leaves_batches(self.solution.operations, split) else set()
             yield from class_plans(
                 self.problem.scenario,
                 spec,
@@ -296,7 +347,7 @@ class Evaluation:
                 pool_shares=self._pool_shares(one),
                 pools=tuple(
                     PeriodPool(
-                        name=self.problem.pools[i].name,
+                        name=self._name(i),
                         n_instances=one.n_instances[i],
                         offered_req_per_s=self._offered(p, i),
                         utilization=min(busy[i] / one.n_instances[i], 1.0) if one.n_instances[i] else 0.0,
@@ -317,7 +368,7 @@ class Evaluation:
         for flow in one.flows:
             stream = self.problem.streams[flow.stream]
             spec = self.problem.classes[stream.request_class]
-            beyond = flow.threshold_tokens >= spec.mix.support[1]
+            beyond = flow.threshold_tokens >= spec.mix.support[1] or not self._leaves_batches([one], [flow.stream])
             for member in spec.members:
                 found.setdefault(member.name, {})[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
         return found
@@ -346,11 +397,11 @@ class Evaluation:
         taken: dict[tuple[int, Work], dict[str, float]] = {}
         for flow in one.flows:
             mine = taken.setdefault((flow.stream, flow.part), {})
-            name = self.problem.pools[flow.arc.pool].name
+            name = self._name(flow.arc.pool)
             mine[name] = mine.get(name, 0.0) + flow.req_per_s
         for decoding in one.decodings:
             mine = taken.setdefault((decoding.stream, "decode"), {})
-            mine[self.problem.pools[decoding.pool].name] = decoding.req_per_s
+            mine[self._name(decoding.pool)] = decoding.req_per_s
         found: dict[str, dict[str, PoolShares]] = {}
         for (q, work), rates in taken.items():
             stream, total = self.problem.streams[q], sum(rates.values())
@@ -396,7 +447,8 @@ def evaluation(problem: Problem, solution: Solution) -> Evaluation:
         solution: its plan.
     """
     demand, found = problem.demand_req_per_s, solution.scale * problem.mean_req_per_s
-    if demand is None or demand >= found or not problem.is_plain:
+    is_stated = problem.is_plain or (problem.has_batches and is_uniform(problem))
+    if demand is None or demand >= found or not is_stated:
         return Evaluation(problem, solution)
     return evaluation_at(problem, solution, demand)
 
@@ -442,6 +494,7 @@ def setup_fields(pool: PoolSpec) -> dict[str, Any]:
         "kv_precision": setup.kv_precision,
         "engine": setup.engine,
         "batch_limit": rates.decode.batch if rates.decode and not pool.is_prefill else None,
+        "tokens_per_pass": None if pool.batching is None else pool.batching.tokens_per_pass,
     }
 
 

@@ -15,7 +15,7 @@ Requests = Mapping[str, tuple[float, RequestMix]]
 
 def decoding_sites(scenario: Scenario) -> tuple[str, ...]:
     """Sites with a pool that decodes."""
-    return tuple(dict.fromkeys(pool.site for pool in scenario.pools.values() if pool.role == "decode"))
+    return tuple(dict.fromkeys(pool.site for pool in scenario.pools.values() if pool.role != "prefill"))
 
 
 def local_prefill(scenario: Scenario) -> Scenario:

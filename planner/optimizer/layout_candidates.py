@@ -124,15 +124,25 @@ def undominated(fit: Sequence[Candidate], classes: Sequence[ClassSpec], most: in
 
     Source: dominance: no weighting of cost, size and latency prefers B.
     """
-    marks = np.array([_marks(one, classes) for one in fit])
+    kept = undominated_marks(np.array([_marks(one, classes) for one in fit]), most)
+    yield from (fit[i] for i in kept)
+
+
+def undominated_marks(marks: NDArray[np.float64], most: int, alike: float = ALIKE) -> list[int]:
+    """Candidates to which no other is preferable by what is the better the less of it there is.
+
+    Args:
+        marks: of every candidate, shape (candidates, marks); the first decides between many.
+        most: how many may be kept.
+        alike: relative difference below which marks count as alike [fraction].
+    """
     left: list[int] = []
     for i in _by_marks(marks):
-        if not any((marks[j] <= marks[i] + ALIKE * np.abs(marks[i])).all() for j in left):
+        if not any((marks[j] <= marks[i] + alike * np.abs(marks[i])).all() for j in left):
             left.append(i)
     least = [left[first_largest(-marks[left, k])] for k in range(marks.shape[1])]
     order = [*least, *largest_first(left, lambda i: -float(marks[i, 0]))]
-    kept = list(dict.fromkeys(order))[:most]
-    yield from (fit[i] for i in sorted(kept))
+    return sorted(list(dict.fromkeys(order))[:most])
 
 
 def _by_marks(marks: NDArray[np.float64]) -> list[int]:

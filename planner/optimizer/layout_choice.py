@@ -70,7 +70,7 @@ def planning_problem(
     """
     known: dict[object, InstanceRates] = {}
     problem = resolved(scenario, data_dirs, classes, known)
-    if not problem.layouts:
+    if not problem.layouts or problem.has_batches:
         return problem
     deadline = work_s() + time_limit_s
     offers = largest_first(_offers(problem, known, deadline), lambda offer: -offer.bound)
@@ -92,11 +92,7 @@ def posed(scenario: Scenario, data_dirs: Sequence[Path] = ()) -> Problem:
     Raises:
         InputError, InfeasibleError: as `resolved` does.
     """
-    if scenario.colocated_pool is None:
-        return resolved(on_any_layout(scenario), data_dirs)
-    from planner.optimizer.together.question import question_of
-
-    return question_of(scenario, data_dirs, inf).problem
+    return resolved(on_any_layout(scenario), data_dirs)
 
 
 def on_any_layout(scenario: Scenario) -> Scenario:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.optimizer.delays import Array, Asked, places_wait, stretched
+from planner.optimizer.network.batches import own_rate
 from planner.queueing import (
     ALONE,
     ENDLESS,
@@ -45,6 +47,12 @@ class LoadedPaths:
         found = []
         for flow, kinds in mine:
             share = flow.req_per_s * kinds.fraction / total
+            if self.problem.pools[flow.arc.pool].batching is not None:
+                joint = self._in_batch(flow, share)
+                if joint is None:
+                    return None
+                found += joint
+                continue
             sent = self._sent(flow, kinds)
             if sent is None:
                 return None
@@ -105,9 +113,28 @@ class LoadedPaths:
         return self.period.operation.rate_of(stream)
 
     def _decoded(self, stream: int) -> list[tuple[int, float]]:
-        """Decode pools of a stream, each with its fraction of the stream's requests."""
-        mine = [d for d in self.period.operation.decodings if d.stream == stream and d.req_per_s > 0]
-        return [(d.pool, d.req_per_s / self._rate(stream)) for d in mine]
+        """Pools that decode what prefill pools computed of a stream, each with its fraction of these requests."""
+        operation, rates = self.period.operation, dict[int, float]()
+        for d in operation.decodings:
+            if d.stream == stream and d.req_per_s > 0:
+                rates[d.pool] = d.req_per_s - own_rate(self.problem, operation, d.pool, stream)
+        total = sum(rates.values())
+        return [(pool, rate / total) for pool, rate in rates.items() if rate > ROUNDING * total]
+
+    def _in_batch(self, flow: Flow, share: float) -> list[Path] | None:
+        """Paths of prompts that a colocated pool computes; None where its batches have no steady state."""
+        queue, batch = self.period.batch_queue(flow.arc.pool), self.period.batches[flow.arc.pool].batch
+        if queue is None:
+            return None
+        own = (self.problem.streams[flow.stream].request_class, flow.part, flow.threshold_tokens)
+        k = next((k for k, part in enumerate(batch.parts) if part[:3] == own), None)
+        if k is None:  # too few to count
+            return []
+        return [
+            replace(path, share_fraction=min(share * path.share_fraction, 1.0), unloaded_s=path.unloaded_s + before_s)
+            for before_s in [batch.load.before_s]
+            for path in queue.of_classes[k].paths
+        ]
 
     def _both_waits(self, prefill: int, decode: int) -> Wait | None:
         """Wait before prefill and for a place in a batch, remembered: many streams share two pools."""
@@ -119,6 +146,10 @@ class LoadedPaths:
     def _place(self, pool: int) -> Wait | None:
         """Wait for a place in the batches of a decode pool; None where it has no steady state."""
         if pool not in self._places:
+            if self.problem.pools[pool].batching is not None:
+                queue = self.period.batch_queue(pool)
+                self._places[pool] = None if queue is None else queue.admission
+                return self._places[pool]
             asked = [
                 Asked.of(self.problem.classes[self.problem.streams[d.stream].request_class], d.req_per_s, share)
                 for d in self.period.operation.decodings

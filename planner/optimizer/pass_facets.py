@@ -5,6 +5,7 @@ that an instance can make bounds the seconds of any mix from below, whatever pas
 one that is greatest for a mix is the solution of a small linear program.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -15,6 +16,9 @@ from numpy.typing import NDArray
 from planner.roofline import PassTimes, RequestKinds
 
 Floats = NDArray[np.float64]
+N_ADDED, MOST_ROUNDS = 24, 60
+"""Passes that are added at once where a facet is above them, and how often."""
+TOLERANCE, TINY = 1e-10, 1e-300
 
 
 class RequestWork(NamedTuple):
@@ -48,9 +52,10 @@ class RequestWork(NamedTuple):
         return cls(float(new @ weights), keys, answer - 1, contexts)
 
     @classmethod
-    def mix(cls, shares: dict["RequestWork", float]) -> "RequestWork":
+    def mix_of(cls, shares: Sequence[tuple[float, "RequestWork"]]) -> "RequestWork":
         """The work of a mean request of several kinds, by their shares."""
-        return cls(*(sum(share * work[i] for work, share in shares.items()) for i in range(4)))
+        total = sum(share for share, _ in shares)
+        return cls(*(sum(share * work[i] for share, work in shares) / total for i in range(4)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +115,6 @@ def pass_facet(region: PassRegion, work: RequestWork) -> PassFacet:
         Linear programming duality: the seconds of the cheapest passes that cover a mix (Dantzig 1963). Summed over
         passes, l (sum tau d - t sum d) <= 0 for l >= 0.
     """
-    from scipy.optimize import linprog
-
     terms, seconds = _corners(region)
     if len(region.times.spread) > 1:
         work = work._replace(keys=0.0)
@@ -120,9 +123,32 @@ def pass_facet(region: PassRegion, work: RequestWork) -> PassFacet:
     rows = np.column_stack([terms, limit]) / seconds[:, np.newaxis]
     scale = 1 / np.where(gain > 0, gain, 1.0)
     bounds = [(0.0, None if g > 0 else 0.0) for g in gain[:4]] + [(0.0, 0.0 if region.tpot_s == inf else None)]
-    found = linprog(-gain * scale, A_ub=rows * scale, b_ub=np.ones(len(rows)), bounds=bounds, method="highs")
-    each: Floats = np.asarray(found.x) * scale
-    return PassFacet(*each[:4].tolist())
+    return PassFacet(*(_greatest(gain * scale, rows * scale, bounds) * scale)[:4].tolist())
+
+
+def _greatest(gain: Floats, rows: Floats, bounds: list[tuple[float, float | None]]) -> Floats:
+    """The x that is greatest by some gain with rows x <= 1; rows join as x passes them, since few of many bind.
+
+    Args:
+        gain: of each x, shape (n,).
+        rows: shape (rows, n).
+        bounds: least and greatest of each x.
+    """
+    from scipy.optimize import linprog
+
+    even = rows[:, :4] / np.maximum(rows[:, :4].sum(axis=1, keepdims=True), TINY)
+    chosen = np.zeros(len(rows), bool)
+    chosen[[*rows.argmax(axis=0), *even.argmax(axis=0)]] = True
+    x: Floats = np.zeros(len(gain))
+    for _ in range(MOST_ROUNDS):
+        found = linprog(-gain, A_ub=rows[chosen], b_ub=np.ones(chosen.sum()), bounds=bounds, method="highs")
+        x = np.asarray(found.x) if found.success else x
+        over = rows @ x - 1 if found.success else np.where(chosen, 0.0, even.max(axis=1))
+        worst = np.argsort(over)[-N_ADDED:]
+        if found.success and over[worst[-1]] <= TOLERANCE:
+            break
+        chosen[worst[over[worst] > TOLERANCE]] = True
+    return x / max(float((rows @ x).max()), 1.0)
 
 
 def _corners(region: PassRegion) -> tuple[Floats, Floats]:

@@ -7,10 +7,11 @@ from pathlib import Path
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.baselines import baselines
-from planner.optimizer.colocated import COLOCATED
+from planner.optimizer.colocated.doubted import by_run_alone
+from planner.optimizer.colocated.opponents import COLOCATED
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
-from planner.optimizer.disaggregation import disaggregation, without_bursts
+from planner.optimizer.disaggregation import apart_instead, disaggregation, without_bursts
 from planner.optimizer.doubts import length_notes, room_notes
 from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at
 from planner.optimizer.free_routing import free_routing
@@ -70,10 +71,6 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
         InfeasibleError: it is proven that no plan exists.
         UndecidedError: time is up without a plan or a proof.
     """
-    if scenario.colocated_pool is not None:
-        from planner.optimizer.together.plan import together_plan
-
-        return together_plan(scenario, data_dirs, time_limit_s).plan
     limit = TimeLimit.of(time_limit_s)
     problem = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(LAYOUTS_PART))
     return optimized(problem, limit.left_s)
@@ -135,13 +132,8 @@ def best_fleet(
         time_limit_s: seconds the search may take.
         classes: those of another problem with the same requests, so that a trace is read once.
     """
-    if scenario.colocated_pool is None:
-        found = outcome(scenario, data_dirs, time_limit_s, classes)
-        return BestFleet(found.fleet, found.objective, found.solution.gap)
-    from planner.optimizer.together.plan import together_found
-
-    together = together_found(scenario, data_dirs, time_limit_s, classes)
-    return BestFleet(together.fleet, together.objective, together.best.gap)
+    found = outcome(scenario, data_dirs, time_limit_s, classes)
+    return BestFleet(found.fleet, found.objective, found.solution.gap)
 
 
 def optimized(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> Plan:
@@ -251,9 +243,15 @@ def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_L
     """The plan that a solution is, with baselines, shadow prices and verdict, all of them in the time limit."""
     limit, answer = TimeLimit.of(time_limit_s), evaluation(problem, solution)
     fleet, scenario = Fleet(**answer.fleet()), problem.scenario
-    compared = baselines(problem, fleet, work_s() + limit.part_s(BASELINES_PART))
+    until = work_s() + limit.part_s(BASELINES_PART)
+    if problem.has_batches:
+        from planner.optimizer.colocated_baselines import colocated_baselines  # loads where it is asked for
+
+        compared, judge = colocated_baselines(scenario, problem.classes, fleet, until), apart_instead
+    else:
+        compared, judge = baselines(problem, fleet, until), disaggregation
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
-    apart, uneven = without_bursts(scenario, disaggregation(scenario, fleet, solution.gap, compared))
+    apart, uneven = without_bursts(scenario, judge(scenario, fleet, solution.gap, compared))
     spare = spare_notes(scenario, problem.classes, fleet, work_s() + limit.part_s(SPARE_PART))
     other_layouts = [other for other in compared.others if other.name not in COLOCATED]
     notes = (*uneven, *spare, *compared.notes, *adoption(scenario, fleet, other_layouts))
@@ -334,6 +332,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]
     yield from layout_notes(problem)
     yield from _unused_notes(problem)
     yield from room_notes(problem, solution)
+    yield from _batch_notes(problem, solution)
     yield from question_notes(problem.scenario)
     yield from wall_notes()
     for name, (_, mix) in requests_by_name(problem.classes).items():
@@ -342,6 +341,27 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]
     yield from _basis_notes(problem, fleet)
     yield from setup_notes(problem.scenario, _candidates(problem))
     yield from price_notes(problem, fleet)
+
+
+def _batch_notes(problem: Problem, solution: Solution) -> Iterator[Note]:
+    """What to know of colocated pools: passes that were compared, and where the model of their queues is off."""
+    for key in dict.fromkeys(pool.key for pool in problem.pools if pool.batching is not None):
+        sizes = sorted({p.batching.tokens_per_pass for p in problem.pools if p.key == key and p.batching is not None})
+        if len(sizes) > 1:
+            yield note("passes-considered", f"passes of {', '.join(map(str, sizes))} tokens were compared")
+    if not (problem.has_batches and problem.has_queueing_model):
+        return
+    is_timed = problem.is_min_ttft or any(c.ttft_s is not None for c in problem.classes)
+    if is_timed and any(c.arrival_scv != 1.0 for c in problem.classes):
+        what = "waits for the batches of colocated pools are those of independent users, and requests arrive otherwise"
+        yield note("batches-without-bursts", f"{what}: a run alone says whether the promise is kept")
+    found: dict[Note, None] = {}
+    for period in evaluation(problem, solution).evaluated:
+        for i in period.batches:
+            queue, pool = period.batch_queue(i), problem.pools[i]
+            said = by_run_alone(None if queue is None else queue.queue, pool.rates.setup.layout, pool.key)
+            found |= dict.fromkeys(said)
+    yield from found
 
 
 def _unknown_wait(problem: Problem) -> Note:
@@ -415,7 +435,7 @@ def _candidates(problem: Problem) -> list[Candidate]:
 
 def _by_roofline(problem: Problem, name: str) -> str:
     """The stack, and the batch it decodes at, of a pool whose times are the roofline's."""
-    rates = next(pool.rates for pool in problem.pools if pool.name == name)
+    rates = next(pool.rates for pool in problem.pools if name in (pool.name, pool.key))
     if rates.stack is None:
         return ""
     batch = f", {rates.decode.batch} sequences at {number(rates.decode.step_s / MILLI)} ms" if rates.decode else ""

@@ -46,11 +46,6 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
         UndecidedError: time is up without a fleet or a proof.
     """
     left = max(deadline - work_s(), LEAST_TIME_S)
-    if scenario.colocated_pool is not None:
-        from planner.optimizer.together.planned import together
-
-        best = together(scenario, (), left, classes)
-        return None if best is None else Planned(best.fleet, best.objective, best.bound)
     problem = planning_problem(scenario, classes=classes, time_limit_s=LAYOUTS_PART * left)
     left = max(deadline - work_s(), LEAST_TIME_S)
     found = _any(problem, left) if is_any else searched(problem, left, GAP_TARGET)

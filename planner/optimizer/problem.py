@@ -6,7 +6,10 @@ from functools import cached_property
 from math import prod
 from typing import Literal, NamedTuple
 
+from planner.curves import PrefillService
+from planner.optimizer.batching import Batching, decoding_work
 from planner.optimizer.known_late import KnownLate
+from planner.optimizer.pass_facets import RequestWork
 from planner.optimizer.rent import ByPeriod
 from planner.optimizer.routes import Route, is_plain, routes_of
 from planner.roofline import InstanceRates
@@ -47,6 +50,8 @@ class PoolSpec:
     """Classes it serves, by index."""
     by_period: ByPeriod | None = None
     """How it is rented where its size follows the periods; None: at all times."""
+    batching: Batching | None = None
+    """How it prefills and decodes in one batch; None: it does one of both."""
 
     @property
     def is_empty(self) -> bool:
@@ -55,8 +60,8 @@ class PoolSpec:
 
     @property
     def takes_short(self) -> bool:
-        """Whether short prompts go there: a stated ratio of prefill to decode counts such pools."""
-        return "short" in self.parts
+        """Whether it prefills short prompts and nothing else: a stated ratio of prefill to decode counts such pools."""
+        return "short" in self.parts and self.batching is None
 
     @property
     def is_prefill(self) -> bool:
@@ -64,9 +69,52 @@ class PoolSpec:
         return bool(self.parts)
 
     @property
-    def role(self) -> Literal["prefill", "decode"]:
+    def shown_name(self) -> str:
+        """Name that people know it by: of the ways to run a colocated pool one is in use, which goes by the pool's."""
+        return self.name if self.batching is None else self.key
+
+    @property
+    def way(self) -> tuple[str | None, int | None]:
+        """What sets it apart from others made of one pool: its layout and, of a colocated pool, tokens of a pass."""
+        return self.layout, None if self.batching is None else self.batching.tokens_per_pass
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it decodes: alone, or in one batch with prompts."""
+        return not self.parts or self.batching is not None
+
+    @property
+    def role(self) -> Literal["prefill", "decode", "colocated"]:
         """What its instances do."""
+        if self.batching is not None:
+            return "colocated"
         return "prefill" if self.parts else "decode"
+
+    @property
+    def work(self) -> PrefillService:
+        """Instance-seconds of a prompt; of a colocated pool at the least, where its passes hold all classes.
+
+        Raises:
+            ValueError: it prefills nothing.
+        """
+        if self.batching is not None:
+            return self.batching.work(self.batching.facets[0])
+        if self.rates.prefill is None:
+            raise ValueError("a decode pool has no prefill times")
+        return self.rates.prefill.occupancy
+
+    def decode_s(self, mix: RequestMix) -> float:
+        """Instance-seconds in which it decodes a mean request of a class [s]; of a colocated pool at the least.
+
+        Raises:
+            ValueError: it decodes nothing.
+        """
+        if self.batching is not None:
+            work = RequestWork(0.0, 0.0, *decoding_work(mix, mix.mean_total_tokens))
+            return self.batching.facets[0].seconds(work)
+        if self.rates.decode is None:
+            raise ValueError("a prefill pool has no decode point")
+        return self.rates.decode.seconds_per_request(mix.mean_output_tokens)
 
     @property
     def prompts(self) -> Part | None:
@@ -311,6 +359,11 @@ class Problem:
         prefill, _, decode = text.partition(":")
         return int(prefill), int(decode)
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether some pool prefills and decodes in one batch."""
+        return any(pool.batching is not None and not pool.is_empty for pool in self.pools)
+
     def demanding(self, req_per_s: float, objective: Objective) -> "Problem":
         """The same question with another objective, and another demand over all classes and the whole time [req/s]."""
         ratio = req_per_s / self.mean_req_per_s
@@ -422,7 +475,13 @@ class Problem:
     def arcs(self) -> tuple[dict[Part, tuple[Arc, ...]], ...]:
         """Prefill pools of every stream, by the part of its prompts that they take."""
         parts: tuple[Part, ...] = ("long", "short")
-        return tuple({part: tuple(_arcs(self, stream, part)) for part in parts} for stream in self.streams)
+        return tuple({part: self._arcs_of(stream, part) for part in parts} for stream in self.streams)
+
+    def _arcs_of(self, stream: Stream, part: Part) -> tuple[Arc, ...]:
+        """Where prompts of a part may go: long ones into no batch where a prefill pool takes them."""
+        found = tuple(_arcs(self, stream, part))
+        apart = tuple(arc for arc in found if self.pools[arc.pool].batching is None)
+        return apart if part == "long" and apart else found
 
     @cached_property
     def decoders(self) -> tuple[tuple[int, ...], ...]:
@@ -431,7 +490,7 @@ class Problem:
             tuple(
                 i
                 for i, p in enumerate(self.pools)
-                if not (p.is_prefill or p.is_empty) and p.site == stream.site and stream.request_class in p.classes
+                if p.decodes and not p.is_empty and p.site == stream.site and stream.request_class in p.classes
             )
             for stream in self.streams
         )
@@ -476,6 +535,6 @@ def _arcs(problem: Problem, stream: Stream, part: Part) -> Iterator[Arc]:
         stated = problem.scenario.pools[pool.key].prompts is not None
         if pool.site == stream.site:
             yield Arc(i, None)
-        if pool.site != stream.site and (part == "long" or stated):
+        if pool.site != stream.site and not pool.decodes and (part == "long" or stated):
             ends = (pool.site, stream.site)
             yield from (Arc(i, j) for j, link in enumerate(problem.links) if (link.from_site, link.to_site) == ends)

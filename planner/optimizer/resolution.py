@@ -8,6 +8,7 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.errors import Problem as Fault
+from planner.optimizer.colocated_ways import colocated_ways
 from planner.optimizer.context import context_problems
 from planner.optimizer.layout_candidates import candidates
 from planner.optimizer.problem import (
@@ -30,7 +31,7 @@ from planner.optimizer.rent import ByPeriod
 from planner.optimizer.room import Limits, is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
-from planner.scenario import CapacityRule, Pool, Scenario, alike_classes, requests_of
+from planner.scenario import CapacityRule, Pool, Scenario, alike_classes, not_planned, requests_of
 from planner.units import SECONDS_PER_HOUR
 from planner.workload import RequestMix
 
@@ -54,10 +55,8 @@ def resolved(
             needed, nothing limits the fleet of max-throughput, or a promise has no model.
         InfeasibleError: weights do not fit, no sequence keeps its step, or prompts fit no pool that they may go to.
     """
-    if (together := scenario.colocated_pool) is not None:
-        what = 'is "colocated", which is not answered here'
-        allowed = "optimize, also with --certify and --pareto, simulate, validate, report, sweep, diff, export"
-        raise InputError(scenario.problem(("pools", together, "role"), what, allowed))
+    if unplanned := list(not_planned(scenario)):
+        raise InputError(unplanned)
     classes = tuple(class_specs(scenario, data_dirs, classes))
     if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
         raise InputError(found)
@@ -96,6 +95,15 @@ def _pools(
 ) -> Iterator[PoolSpec]:
     """Pools of the scenario: one for each layout to choose from, of which it is noted what was looked at."""
     for key, pool in scenario.pools.items():
+        if pool.role == "colocated":
+            served = [c for c in classes if c.name in scenario.classes_of(pool)]
+            kept_ways, found_ways = colocated_ways(scenario, key, served or classes)
+            looked_at += [found_ways] if pool.layouts else []
+            for way in kept_ways:
+                name = key if len(kept_ways) == 1 else f"{key} {way.layout} {way.batching.tokens_per_pass}"
+                spec = pool_spec(scenario, (key, name), pool.on_layout(way.layout), way.rates, classes)
+                yield replace(spec, batching=way.batching)
+            continue
         rates = partial(pool_rates, scenario, key, classes=classes, known=known)
         if not pool.layouts:
             yield pool_spec(scenario, (key, key), pool, rates(pool), classes)
@@ -117,7 +125,7 @@ def _in_use(pools: Iterable[PoolSpec]) -> Iterator[PoolSpec]:
     for pool in pools:
         is_free = pool.key == pool.name and pool.stated_max_instances is None and not pool.min_instances
         place = pool.site, pool.hardware, pool.layout, pool.n_accelerators, pool.usd_per_hour, pool.busy_usd_per_hour
-        kind = place, pool.parts, pool.classes, pool.by_period, id(pool.rates)
+        kind = place, pool.parts, pool.classes, pool.by_period, id(pool.rates), id(pool.batching)
         if is_free and (kind in first or not pool.classes):
             yield replace(pool, max_instances=0, stated_max_instances=0)
             continue
@@ -142,13 +150,18 @@ def _spans(
 
 def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:
     """What a pool takes: as it says, else long prompts of any site, and short ones of its own where it decodes."""
-    if pool.role != "prefill":
+    if pool.role == "decode":
         return ()
+    if pool.role == "colocated":
+        return ("long", "short")
     if pool.prompts is not None:
         return (pool.prompts,)
-    decoding = {p.site for p in scenario.pools.values() if p.role == "decode" and p.model == pool.model}
-    decodes = pool.site in decoding
+    alike = [p for p in scenario.pools.values() if p.role != "prefill" and p.model == pool.model]
+    decoding = {p.site for p in alike}
+    decodes = any(p.role == "decode" and p.site == pool.site for p in alike)
     leaves = any(link.from_site == pool.site and link.to_site in decoding for link in scenario.links.values())
+    if any(p.role == "colocated" and p.site == pool.site for p in alike) and not (decodes and leaves):
+        return ("long",)  # batches there take the short ones, if there are any
     return ("long", "short") if decodes and leaves else ("short",) if decodes else ("long",)
 
 
@@ -214,7 +227,7 @@ def link_specs(scenario: Scenario) -> tuple[LinkSpec, ...]:
 
 def class_streams(classes: Sequence[ClassSpec], pools: Sequence[PoolSpec]) -> Iterator[Stream]:
     for c in range(len(classes)):
-        sites = dict.fromkeys(p.site for p in pools if not p.is_prefill and c in p.classes)
+        sites = dict.fromkeys(p.site for p in pools if p.decodes and c in p.classes)
         yield from (Stream(c, site) for site in sites)
 
 
@@ -363,8 +376,10 @@ def most_for_demand(problem: Problem, index: int) -> int:
 
 def whole_work_s(pool: PoolSpec, mix: RequestMix, rule: CapacityRule = "expected-work") -> float:
     """Instance-seconds per request if a pool took every request of a class; by the mean length at most [s]."""
+    if pool.batching is not None:
+        return pool.decode_s(mix) + float(mix.short_work(pool.work, mix.support[1]))
     if pool.rates.decode is not None and not pool.is_prefill:
-        return pool.rates.decode.seconds_per_request(mix.mean_output_tokens)
+        return pool.decode_s(mix)
     if pool.rates.prefill is None:
         return inf
     if rule == "mean-length":  # a curve that is not convex may have any of its times at the mean of a part

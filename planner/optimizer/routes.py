@@ -52,15 +52,9 @@ def is_plain(problem: Problem, routes: Sequence[Route]) -> bool:
     """
     scenario = problem.scenario
     has_fixed_roles = not (scenario.spare.survive or scenario.routing.role_conversion or problem.families)
-    is_steady = all(len(set(demand.req_per_s)) == 1 for demand in problem.demands)
-    is_anywhere = len(problem.demands) == len(problem.classes) and not any(d.refuges for d in problem.demands)
-    everyone = tuple(range(len(problem.classes)))
-    is_alike = len({c.model for c in problem.classes}) == 1 and all(
-        p.classes == everyone or p.is_empty for p in problem.pools
-    )
-    has_own_thresholds = scenario.routing.thresholds == "per-class" or len(everyone) == 1
+    has_own_thresholds = scenario.routing.thresholds == "per-class" or len(problem.classes) == 1
     has_kinds = all(len(pool.parts) < 2 for pool in problem.pools)
-    if not (has_fixed_roles and is_steady and is_anywhere and is_alike and has_own_thresholds and has_kinds):
+    if not (has_fixed_roles and is_uniform(problem) and has_own_thresholds and has_kinds):
         return False
     is_about_time = problem.is_min_ttft or any(c.ttft_s is not None for c in problem.classes)
     served = {route.request_class for route in routes}
@@ -70,6 +64,19 @@ def is_plain(problem: Problem, routes: Sequence[Route]) -> bool:
         if decoders and any(arcs.values())
     }
     return reached <= served and (len(routes) <= 1 or not is_about_time)
+
+
+def is_uniform(problem: Problem) -> bool:
+    """Whether all requests are of one model, at one rate, from anywhere: a rate over all of them then says everything.
+
+    Args:
+        problem: the question.
+    """
+    is_steady = all(len(set(demand.req_per_s)) == 1 for demand in problem.demands)
+    is_anywhere = len(problem.demands) == len(problem.classes) and not any(d.refuges for d in problem.demands)
+    everyone = tuple(range(len(problem.classes)))
+    is_alike = len({c.model for c in problem.classes}) == 1
+    return is_steady and is_anywhere and is_alike and all(p.classes == everyone or p.is_empty for p in problem.pools)
 
 
 def routes_of(problem: Problem) -> Iterator[Route]:

@@ -144,7 +144,7 @@ def _roofline_times(scenario: Scenario, name: str, pool: Pool, asked: AskedInsta
     try:
         used, served = stack_of(asked), served_instance(asked)
         check_memory(name, served)
-        prefill = roofline_prefill(served, _known_tokens(used)) if pool.role == "prefill" else None
+        prefill = roofline_prefill(served, known_tokens(used)) if pool.role == "prefill" else None
         decode = _decode_point(name, asked.longest_step_s, served, decoded) if pool.role == "decode" else None
     except InputError as error:
         raise InputError(at_pool(scenario, name, error.problems)) from None
@@ -227,7 +227,8 @@ def _room_bytes(served: ServedModel) -> float:
     return served.layout.dp_size * served.memory.cache_bytes
 
 
-def _known_tokens(used: Stack) -> tuple[float, float]:
+def known_tokens(used: Stack) -> tuple[float, float]:
+    """Lengths that a stack was calibrated on [tokens]."""
     if used.calibration is None:
         return 0.0, float("inf")
     low, high = used.calibration.input_tokens

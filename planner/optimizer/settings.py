@@ -24,10 +24,22 @@ class SearchSettings:
     """Longest time of one program for a plan [s]: other limits are tried after it."""
     max_tightenings: int = 8
     """How often a plan is sought again with shorter SLOs: each time by `slo_tightening`."""
+    batch_growth: float = 1.1
+    """Factor on the instances of colocated pools that miss a promise, step by step."""
+    kept_scale: float = 1e-3
+    """Relative width to which the highest rate is found at which the flows of a plan keep a promise."""
+    threshold_factors: tuple[float, ...] = (1.1, 1 / 1.1, 1.03, 1 / 1.03)
+    """Factors on the threshold of a plan with a colocated pool that are tried at its own sizes,"""
+    most_in_row: int = 6
+    """each so often in a row."""
+    batch_tightening: float = 0.93
+    """Factor on how busy colocated pools may be whose requests are late."""
     slo_tightening: float = 0.97
     """Factor on the TTFT of an SLO that the best model of waits finds missed: the closed form is a little too short."""
     quiet_link_busy: float = 0.2
     """Mean use of links at which sharing hardly slows transfers down: tried beside the usual limit."""
+    full_link_busy: float = 0.95
+    """The same of links in plans that waits are counted in afterwards."""
     late_multiples: tuple[float, ...] = (2.0, 5.0)
     """Multiples of the late requests of an SLO that pools may have in plans that local search then repairs: one pool
     may be late where others make up for it."""

@@ -20,7 +20,7 @@ from planner.optimizer.single_route import (
     at_best_threshold,
     solution_of_routes,
 )
-from planner.optimizer.sized import Sizing, sized_problem
+from planner.optimizer.sized import Sizing, sized_problem, within
 from planner.optimizer.slo_search import search as routed_search
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.work_clock import wall_limit, work_s
@@ -37,6 +37,8 @@ FOLLOWING_GAP = 2e-3
 """Gap at which the search for a plan that follows the periods stops: hours cost little each, and are many."""
 AGAIN_GAP = GAP_TARGET / 2
 """How much further from the bound of a laxer promise the plan of a stricter one may be, at least."""
+ONE_KIND_PART = 0.2
+"""Of the time, what the plan with colocated pools alone may take, and that without any, where both are offered."""
 LEAST_TIME_S = 0.1
 WIDER = 16
 """How many times more instances are tried where a limit that the demand sets may bind."""
@@ -171,6 +173,52 @@ def _at_highest_rate(problem: Problem, found: Solution, time_limit_s: float) -> 
 
 def _found_in_network(problem: Problem, time_limit_s: float, gap: float, laxer: Solution | None) -> Solution | None:
     """The best plan of a network, by what is sought."""
+    deadline = work_s() + time_limit_s
+    start = _of_one_kind(problem, time_limit_s, gap) if _has_both_kinds(problem) else None
+    found = _found_from(problem, max(deadline - work_s(), LEAST_TIME_S), gap, laxer, start)
+    if start is None or (found is not None and _is_as_good(problem, found, start)):
+        return found
+    return start if found is None else replace(start, bound=found.bound)
+
+
+def _has_both_kinds(problem: Problem) -> bool:
+    """Whether a plan may decode in batches with prompts, and apart from them."""
+    used = [pool for pool in problem.pools if pool.decodes and not pool.is_empty]
+    return problem.has_batches and any(pool.batching is None for pool in used)
+
+
+def _of_one_kind(problem: Problem, time_limit_s: float, gap: float) -> Solution | None:
+    """The best of the plans with colocated pools alone, and of those without any; None where none was found."""
+    best: Solution | None = None
+    for is_joint in (True, False):
+        pools = tuple(
+            within(pool, 0, 0) if pool.decodes and (pool.batching is not None) != is_joint else pool
+            for pool in problem.pools
+        )
+        one = replace(problem, pools=pools)
+        if any(pool.min_instances for pool in problem.pools) or not all(
+            any(map(one.has_pools, demand.streams)) for demand in problem.demands if any(demand.req_per_s)
+        ):
+            continue  # some demand, or a stated size, needs both
+        try:
+            found = searched(one, ONE_KIND_PART * time_limit_s, gap)
+        except (UndecidedError, InputError):
+            continue
+        if found is not None and (best is None or not _is_as_good(problem, best, found)):
+            best = found
+    return best and replace(best, routed=None, highest_req_per_s=None, goodput_req_per_s=None)
+
+
+def _is_as_good(problem: Problem, one: Solution, other: Solution) -> bool:
+    """Whether a plan is at least as good as another."""
+    sign = 1 if problem.is_min_cost or problem.is_min_ttft else -1
+    return sign * one.objective <= sign * other.objective
+
+
+def _found_from(
+    problem: Problem, time_limit_s: float, gap: float, laxer: Solution | None, start: Solution | None
+) -> Solution | None:
+    """The same, from a plan that is known already, if there is one."""
     if problem.is_min_ttft:
         from planner.optimizer.network.ttft_bisection import GAP as BISECTION_GAP  # loads where it is asked for
         from planner.optimizer.network.ttft_bisection import least_ttft_by_bisection
@@ -181,9 +229,9 @@ def _found_in_network(problem: Problem, time_limit_s: float, gap: float, laxer: 
         return _following(problem, time_limit_s, gap)
     if problem.is_min_cost and laxer is not None:
         gap = max(gap, laxer.gap + AGAIN_GAP)
-        return network_search(problem, time_limit_s, gap, bound=laxer.bound)
+        return network_search(problem, time_limit_s, gap, start, bound=laxer.bound)
     deadline = work_s() + time_limit_s
-    found = network_search(problem, time_limit_s if problem.is_min_cost else FASTEST_PART * time_limit_s, gap)
+    found = network_search(problem, time_limit_s if problem.is_min_cost else FASTEST_PART * time_limit_s, gap, start)
     if found is None or found.scale <= NOTHING:
         return None
     if problem.is_min_cost:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from planner.optimizer.at_hand import has_one_site
 from planner.optimizer.baselines import Compared
-from planner.optimizer.colocated import COLOCATED
+from planner.optimizer.colocated.opponents import COLOCATED
+from planner.optimizer.disaggregation import COLOCATED_ALONE
 from planner.optimizer.margins import HOMOGENEOUS, figures, is_fair, margin_key, margins, ttft_s
 from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
 from planner.optimizer.planned import Classes
@@ -65,7 +66,7 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
 
 def _decisive(scenario: Scenario) -> tuple[str, ...]:
     """Names of the fleets that the verdict may rest on: with a colocated pool also those that keep all in one batch."""
-    return DECISIVE if scenario.colocated_pool is None else (*DECISIVE, *COLOCATED)
+    return DECISIVE if scenario.colocated_pool is None else (*DECISIVE, *COLOCATED, COLOCATED_ALONE)
 
 
 def _against(

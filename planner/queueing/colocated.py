@@ -69,6 +69,8 @@ class Prompts:
     """Mean answer, 1 at least [tokens]."""
     output_scv: float = 1.0
     """Squared coefficient of variation of answers [fraction]."""
+    classes: tuple[Floats, ...] = ()
+    """Share of each kind among the requests of a class whose times are asked for [fraction], sum 1, class by class."""
 
     @property
     def mean_tokens(self) -> float:
@@ -96,6 +98,8 @@ class ColocatedQueue:
 
     prompt_jitter_s: float = 0.0
     """Standard deviation of a request's time per token by how many prompts happen to come in its stay [s]."""
+    of_classes: tuple[Ttft, ...] = ()
+    """Time to first token of the requests of each class of `Prompts.classes`."""
     doubts: tuple[Doubt, ...] = ()
     """Why times may be outside the bands that the model is known to keep; none: within them."""
 
@@ -279,8 +283,8 @@ def colocated_queue(loop: PassLoop, prompts: Prompts, rate_req_per_s: float, n_i
     lattice = token_lattice(prompts.tokens, prompts.weights, float(loop.prompt_budget(0.0)), busy)
     if prompts.decoded_tokens <= 0:
         arrivals = _arrivals(loop, lattice, 0.0, each, n_instances)
-        path = _first_tokens(loop, prompts, np.ones(1), [_chain(loop, lattice, 0.0, arrivals)])
-        return ColocatedQueue(busy, Ttft.of([path]), None, None)
+        path, *of_classes = _first_tokens(loop, prompts, np.ones(1), [_chain(loop, lattice, 0.0, arrivals)])
+        return ColocatedQueue(busy, Ttft.of([path]), None, None, of_classes=tuple(Ttft.of([p]) for p in of_classes))
     return _shared(loop, prompts, lattice, rate_req_per_s, n_instances, busy)
 
 
@@ -288,8 +292,11 @@ def _one_at_a_time(loop: PassLoop, prompts: Prompts, rate: float, busy: float) -
     """A queue of whole requests; answers of one length."""
     step_s = float(loop.pass_s(np.zeros(1), np.ones(1))[0])
     service = Service.of(prompts.alone_s + prompts.decoded_tokens * step_s, prompts.weights)
-    path = Path.of(1.0, prompts.alone_s, prompts.weights, mgc_wait(1, rate, service))
-    return ColocatedQueue(busy, Ttft.of([path]), None, step_s if prompts.decoded_tokens > 0 else None)
+    wait = mgc_wait(1, rate, service)
+    found = (Ttft.of([Path.of(1.0, prompts.alone_s, w, wait)]) for w in (prompts.weights, *prompts.classes))
+    ttft, *of_classes = found
+    tpot_s = step_s if prompts.decoded_tokens > 0 else None
+    return ColocatedQueue(busy, ttft, None, tpot_s, of_classes=tuple(of_classes))
 
 
 def _shared(
@@ -307,7 +314,7 @@ def _shared(
     step_s[-1] = min(step_s[-1], steady_s[-1])  # with all places taken, prompts come as sequences end
     batch = _batch(prompts, rate, step_s, n_instances)
     shares = _node_shares(batch.fractions, nodes, n_instances)
-    path = _first_tokens(loop, prompts, shares, chains)
+    paths = _first_tokens(loop, prompts, shares, chains)
     by_request = np.array([[one.of_requests_s, one.of_stays_s] for one in tokens_s])
     met, stayed = shares @ by_request
     tpot_s = batch.tpot_mean_s * float(met / stayed)
@@ -326,7 +333,8 @@ def _shared(
         utilization=busy,
         is_prefill_first=loop.is_prefill_first,
     )
-    return ColocatedQueue(busy, Ttft.of([path.then_waiting(admission)]), batch, tpot_s, jitter_s, doubts(traits))
+    ttft, *of_classes = (Ttft.of([path.then_waiting(admission)]) for path in paths)
+    return ColocatedQueue(busy, ttft, batch, tpot_s, jitter_s, tuple(of_classes), doubts(traits))
 
 
 def _room(loop: PassLoop, batch: float, peakedness: float) -> float:
@@ -415,12 +423,17 @@ def _arrivals(loop: PassLoop, lattice: TokenLattice, batch: float, rate: float, 
     return found
 
 
-def _first_tokens(loop: PassLoop, prompts: Prompts, shares: Floats, chains: list[PassChain]) -> Path:
-    """Times to first token over batch sizes and their shares of time."""
-    extra_s = prompts.alone_s - _at_mean_depth_s(loop, prompts.tokens)
-    found = [chain.first_tokens(prompts.tokens, prompts.weights, extra_s) for chain in chains]
-    weights = np.concatenate([share * w for share, (_, w) in zip(shares, found, strict=True)])
-    return Path.of(1.0, *fewer(np.concatenate([s for s, _ in found]), weights), NO_WAIT)
+def _first_tokens(loop: PassLoop, prompts: Prompts, shares: Floats, chains: list[PassChain]) -> list[Path]:
+    """Times to first token over batch sizes and their shares of time: of all requests, and of those of each class."""
+    extra_s, paths = prompts.alone_s - _at_mean_depth_s(loop, prompts.tokens), list[Path]()
+    for own in (prompts.weights, *prompts.classes):
+        if paths and np.allclose(own, prompts.weights, rtol=NEGLIGIBLE, atol=0):  # of the only class
+            paths.append(paths[0])
+            continue
+        found = [chain.first_tokens(prompts.tokens, own, extra_s) for chain in chains]
+        weights = np.concatenate([share * w for share, (_, w) in zip(shares, found, strict=True)])
+        paths.append(Path.of(1.0, *fewer(np.concatenate([s for s, _ in found]), weights), NO_WAIT))
+    return paths
 
 
 def _even_tokens(loop: PassLoop, prompts: Prompts) -> Floats:

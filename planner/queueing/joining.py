@@ -31,6 +31,8 @@ class JoinedQueue:
     """Wait of the others for a place in the batch."""
     queue: ColocatedQueue
     """Of the batch, with the time per token of all."""
+    of_classes: tuple[Ttft, ...] = ()
+    """Time to first token of the requests of each class of `Prompts.classes` whose prompt is computed here."""
 
     def tpot_quantile_s(self, q: float) -> float | None:
         """Time per token after the first that a fraction `q` of requests does not exceed [s]; None without one."""
@@ -98,17 +100,18 @@ def joined_queue(
     j = joining_fraction
     if j <= 0:
         queue = colocated_queue(loop, prompts, rate_req_per_s, n_instances)
-        return JoinedQueue(queue.utilization, queue.ttft, queue.ttft.paths[0].wait, queue)
+        return JoinedQueue(queue.utilization, queue.ttft, queue.ttft.paths[0].wait, queue, queue.of_classes)
     if 1 - j < NO_PROMPT:
         queue = colocated_queue(loop, joined_prompts(prompts, j), rate_req_per_s, n_instances)
         return JoinedQueue(queue.utilization, None, queue.ttft.paths[0].wait, queue)
     if loop.most_running == 1:
         return _one_at_a_time(loop, prompts, j, rate_req_per_s, n_instances)
     queue = colocated_queue(loop, joined_prompts(prompts, j), (1 - j) * rate_req_per_s, n_instances)
-    paths = tuple(replace(path, wait=_shorter(path.wait, 1 - j)) for path in queue.ttft.paths)
+    ttft, *of_classes = (_waiting_less(of_some, 1 - j) for of_some in (queue.ttft, *queue.of_classes))
     jitter_s = queue.prompt_jitter_s / sqrt(1 - j)
-    found = replace(queue, ttft=Ttft(paths), prompt_jitter_s=jitter_s)
-    return JoinedQueue(queue.utilization, found.ttft, paths[0].wait if queue.batch else NO_WAIT, found)
+    found = replace(queue, ttft=ttft, of_classes=tuple(of_classes), prompt_jitter_s=jitter_s)
+    admission = ttft.paths[0].wait if queue.batch else NO_WAIT
+    return JoinedQueue(queue.utilization, ttft, admission, found, found.of_classes)
 
 
 def joined_prompts(prompts: Prompts, joining_fraction: float) -> Prompts:
@@ -123,8 +126,13 @@ def joined_prompts(prompts: Prompts, joining_fraction: float) -> Prompts:
     (400.0, 0.0)
     """
     if 1 - joining_fraction < NO_PROMPT:
-        return replace(prompts, tokens=np.zeros(1), weights=np.ones(1), alone_s=np.zeros(1))
+        return replace(prompts, tokens=np.zeros(1), weights=np.ones(1), alone_s=np.zeros(1), classes=())
     return replace(prompts, output_tokens=1.0 + prompts.decoded_tokens / (1 - joining_fraction))
+
+
+def _waiting_less(ttft: Ttft, factor: float) -> Ttft:
+    """Times to first token after waits in another unit of time."""
+    return Ttft(tuple(replace(path, wait=_shorter(path.wait, factor)) for path in ttft.paths))
 
 
 def _shorter(wait: Wait, factor: float) -> Wait:
@@ -146,8 +154,9 @@ def _one_at_a_time(
         tokens=np.append(prompts.tokens, 0.0),
         weights=np.append((1 - joining_fraction) * prompts.weights, joining_fraction),
         alone_s=np.append(prompts.alone_s, 0.0),
+        classes=tuple(np.append(own, 0.0) for own in prompts.classes),
     )
     queue = colocated_queue(loop, kinds, rate, n_instances)
     wait = queue.ttft.paths[0].wait
     path = Path.of(1.0, prompts.alone_s, prompts.weights, wait)
-    return JoinedQueue(queue.utilization, Ttft.of([path]), wait, queue)
+    return JoinedQueue(queue.utilization, Ttft.of([path]), wait, queue, queue.of_classes)

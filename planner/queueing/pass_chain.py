@@ -299,6 +299,7 @@ def _kinds(
 ) -> list[tuple[Floats, float, float]]:
     """Prompt lengths by cells, in groups from short to long, each with its share and mean extra seconds."""
     order = np.argsort(tokens, kind="stable")
+    order = order[weights[order] > 0]
     group = np.minimum((np.cumsum(weights[order]) - weights[order] / 2) * N_KINDS, N_KINDS - 1).astype(int)
     found = []
     for g in np.unique(group):

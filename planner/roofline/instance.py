@@ -173,12 +173,15 @@ def instance_rates(model: ModelProfile, measured: MeasuredInstance, kv_precision
     )
 
 
-def roofline_prefill(served: ServedModel, known_tokens: tuple[float, float]) -> PrefillService:
+def roofline_prefill(
+    served: ServedModel, known_tokens: tuple[float, float], n_prompts: int | None = None
+) -> PrefillService:
     """Prefill seconds by length from the roofline.
 
     Args:
         served: the model on the instance.
         known_tokens: lengths that the stack was calibrated on; beyond, the curve counts as extrapolated [tokens].
+        n_prompts: that are prefilled at once; None: one on each attention replica.
 
     Returns:
         A monotone cubic through samples; a request's own overhead is what no cached prefix saves. An instance with
@@ -190,12 +193,13 @@ def roofline_prefill(served: ServedModel, known_tokens: tuple[float, float]) -> 
     Valid:
         A pass more for one token beyond a chunk is smoothed over; the curve never falls.
     """
+    places = served.n_places if n_prompts is None else n_prompts
     # From a single token on: where no overhead hides it, a line through longer prompts may begin below zero.
     tokens = np.unique([*SHORT_TOKENS, *np.geomspace(*CURVE_TOKENS, N_CURVE).round()])
-    seconds = np.maximum.accumulate(served.prefill_time(tokens, n_prompts=served.n_places).total_s)
+    seconds = np.maximum.accumulate(served.prefill_time(tokens, n_prompts=places).total_s)
     curve = Curve.monotone_cubic(tokens.tolist(), seconds.tolist())
     overhead = float(np.asarray(served.factors.request_overhead_s))
-    return PrefillService(replace(curve, measured_tokens=known_tokens), overhead or None, served.n_places)
+    return PrefillService(replace(curve, measured_tokens=known_tokens), overhead or None, places)
 
 
 def _kv_bytes(model: ModelProfile, measured: MeasuredInstance, kv_precision: str) -> Curve:

@@ -183,8 +183,8 @@ class Pool(StrictModel):
     hardware: str
     """Hardware profile: a catalogue name, an alias, or a path to a TOML file."""
     role: Literal["prefill", "decode", "colocated"]
-    """What the instances do; "colocated" ones take prompts into the batch that decodes. They take every request of
-    their site, or with a prefill pool at another site the prompts up to the threshold, and decode all."""
+    """What the instances do; "colocated" ones take prompts into the batch that decodes. Where a prefill pool reaches
+    their site, they take prompts up to the threshold, and may decode those beyond it."""
     model: Name | None = None
     """Name under [models] of the model that they serve; absent: the default, [model]."""
     classes: tuple[Name, ...] = ()

@@ -11,7 +11,6 @@ from planner.optimizer import PoolSpec, Problem, Solution, explained, optimize, 
 from planner.optimizer.capacity import threshold_loads
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.sized import Sizing
-from planner.optimizer.together.question import question_of
 from planner.results import Case, CaseFront, ComparedPlan, Executed, LengthProfile, Plan, ServiceCurve
 from planner.roofline import InstanceRates
 from planner.scenario import CapacityRule, Scenario
@@ -24,7 +23,6 @@ from planner.studies.inputs import citation, input_notes, measured_times, roofli
 from planner.studies.price_ratios import price_ratios
 from planner.studies.sensitivity import sensitivity
 from planner.units import gbps
-from planner.work_clock import work_s
 from planner.workload import RequestMix, weighted_quantile
 
 N_CURVE = 81
@@ -61,9 +59,6 @@ def build_case(
     """
     variants = {name: scenario.compared(name) for name in scenario.comparisons}  # first: a slip is told at once
     fronts = tuple(scenario.varied(front.set) for front in scenario.report.fronts)
-    if scenario.colocated_pool is not None:
-        case = _case_together(scenario, variants, data_dirs, time_limit_s, say)
-        return _shown(case, scenario, fronts, data_dirs, time_limit_s)
     problem = planning_problem(scenario, data_dirs)
     is_plain, of_plan = problem.is_plain, time_limit_s
     if not is_plain:
@@ -101,59 +96,6 @@ def build_case(
         sources=scenario.sources,
     )
     return _shown(case, scenario, fronts, data_dirs, of_plan)
-
-
-def _case_together(
-    scenario: Scenario, variants: Mapping[str, Scenario], data_dirs: Sequence[Path], time_limit_s: float, say: Say
-) -> Case:
-    """The same of a scenario with a colocated pool: what of a report is about prefill pools alone is left out.
-
-    Raises:
-        InputError: the scenario asks for something of a report that is not answered with such a pool.
-    """
-    asked = {
-        ("execution", "report"): scenario.execution.report is not None,
-        ("report", "sensitivity"): scenario.report.sensitivity,
-        ("report", "hours"): scenario.report.hours is not None,
-        ("break_even",): bool(scenario.break_even),
-    }
-    what = f"is not answered with the colocated pools.{scenario.colocated_pool}"
-    if found := [scenario.problem(key, what, "leave it out") for key, is_asked in asked.items() if is_asked]:
-        raise InputError(found)
-    question = question_of(scenario, data_dirs, work_s() + time_limit_s)
-    plan = _plan_together(scenario, data_dirs, time_limit_s, say)
-    compared = _compared(scenario, variants, data_dirs, time_limit_s, say)
-    plans = {"plan": plan, scenario.capacity_rule: plan} | {one.name: one.plan for one in compared}
-    mixes = [(c.share, c.mix) for c in question.classes]
-    specs = (question.ways[0].spec, *question.prefills[:1])
-    return Case(
-        name=scenario.name,
-        title=scenario.title or scenario.name,
-        notes=scenario.notes,
-        plan=plan,
-        other_rule=None,
-        rule_shortfall=None,
-        requests=length_profile(mixes),
-        curves=tuple(service_curve(scenario, one.key, one.name, one.rates, mixes) for one in specs if one.is_prefill),
-        comparisons=compared,
-        claims=claim_results(scenario.claims, plans, scenario.name),
-        price_ratios=None,
-        inputs=input_notes(scenario, {one.key: one.rates for one in specs}),
-        sources=scenario.sources,
-    )
-
-
-def _plan_together(scenario: Scenario, data_dirs: Sequence[Path], time_limit_s: float, say: Say) -> Plan:
-    """The plan of a scenario with a colocated pool, with a promise on latency one that was run."""
-    if scenario.promises_latency:
-        from planner.executor import RunQuestion  # the executor takes its time to load
-        from planner.studies.kept import kept_plan
-
-        run = RunQuestion(N_REQUESTS, most_requests=MOST_REQUESTS)
-        plan = kept_plan(scenario, run, data_dirs, max(time_limit_s, NETWORK_LIMIT_S), say)
-    else:
-        plan = optimize(scenario, data_dirs, time_limit_s)
-    return plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs)})
 
 
 def _plan_of(

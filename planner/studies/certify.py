@@ -14,8 +14,6 @@ from planner.studies.handed import modelled
 from planner.studies.period_runs import Judge
 from planner.studies.promises import Say, bounded_as_asked
 from planner.studies.rounds import Candidate, Search, Tried, run_rounds
-from planner.studies.together import Tried as Together
-from planner.studies.together import best_together, rounds_together, told_together
 from planner.units import number
 
 MOST_TOLD = 8
@@ -57,8 +55,6 @@ def certified_plan(
         UndecidedError: no plan was found in the time, or the runs are too short to tell whether one holds.
         CheckFailedError: no plan held.
     """
-    if scenario.colocated_pool is not None:
-        return _certified_together(scenario, Judge(question, data_dirs, say), time_limit_s)
     search = Search(scenario, Judge(question, data_dirs, say), time_limit_s)
     run_rounds(search)
     if search.best is None:
@@ -66,20 +62,7 @@ def certified_plan(
     return _plan(search, search.best)
 
 
-def _certified_together(scenario: Scenario, judge: Judge, time_limit_s: float) -> Plan:
-    """The same of a scenario with a colocated pool; raises as `certified_plan` does."""
-    tried = rounds_together(scenario, judge, time_limit_s)
-    chosen = best_together(tried)
-    if chosen is None:
-        raise _no_plan(scenario, tried, "")
-    judge.say(f"{scenario.name}: comparing with other fleets")
-    plan = told_together(scenario, chosen, tried[0], time_limit_s)
-    certified = _certified(scenario, judge.question, chosen, tried)
-    spare = [note("loss-not-run", LOSS_NOT_RUN)] if scenario.spare.survive else []
-    return plan.model_copy(update={"certified": certified, "notes": (*spare, *plan.notes)})
-
-
-def _no_plan(scenario: Scenario, tried: Sequence[Tried | Together], why: str) -> UndecidedError | CheckFailedError:
+def _no_plan(scenario: Scenario, tried: Sequence[Tried], why: str) -> UndecidedError | CheckFailedError:
     """What to raise where nothing held."""
     undecided = next((one for one in tried if one.is_undecided), None)
     shown, which = (tried[-1], "the last one") if undecided is None else (undecided, "one that is undecided")
@@ -122,9 +105,7 @@ def as_promised(scenario: Scenario, chosen: Candidate, plan: Plan) -> Plan:
     return plan.model_copy(update={**fields, "classes": classes, "periods": periods, "notes": notes})
 
 
-def _certified(
-    scenario: Scenario, question: RunQuestion, chosen: Tried | Together, tried: Sequence[Tried | Together]
-) -> Certified:
+def _certified(scenario: Scenario, question: RunQuestion, chosen: Tried, tried: Sequence[Tried]) -> Certified:
     return Certified(
         req_per_s=chosen.plan.throughput_req_per_s,
         load=chosen.seen[0].load,
@@ -140,7 +121,7 @@ def _certified(
     )
 
 
-def _round(scenario: Scenario, tried: Tried | Together) -> Round:
+def _round(scenario: Scenario, tried: Tried) -> Round:
     demand, is_given = scenario.demand_req_per_s, scenario.objective != "max-throughput"
     told = (" ".join(filter(None, (p.period, p.request_class, p.metric))) for p in tried.unkept)
     handed, is_one = tried.handed, not scenario.classes

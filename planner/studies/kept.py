@@ -83,10 +83,6 @@ def kept_plan(
     say: Say = lambda _: None,
 ) -> Plan:
     """The plan of a scenario that promises times, with what runs made of the promise; see `kept`."""
-    if scenario.colocated_pool is not None:
-        from planner.studies.together import kept_together
-
-        return kept_together(scenario, question, data_dirs, time_limit_s, say)
     return kept(scenario, question, data_dirs, time_limit_s, say).plan
 
 

@@ -4,12 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.optimizer import optimize, planning_problem, sketched, solved
+from planner.optimizer import planning_problem, sketched, solved
 from planner.optimizer.layout_choice import LAYOUTS_PART
 from planner.optimizer.problem import ClassSpec, requests_by_name
 from planner.optimizer.time_limit import TimeLimit
-from planner.optimizer.together.plan import together_found
-from planner.optimizer.together.planned import Together
 from planner.results import Fleet, Plan
 from planner.scenario import Scenario
 
@@ -43,8 +41,6 @@ def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: fl
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that the search may take.
     """
-    if scenario.colocated_pool is not None:
-        return planned_together(together_found(scenario, data_dirs, time_limit_s))
     limit = TimeLimit.of(time_limit_s)
     problem = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(LAYOUTS_PART))
     solution = solved(problem, limit.left_s)
@@ -71,14 +67,6 @@ def plan_to_run(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s
     Raises:
         PlannerError: as `optimize` does.
     """
-    if scenario.colocated_pool is not None:
-        return optimize(scenario, data_dirs, time_limit_s)
     problem = planning_problem(scenario, data_dirs)
     plan = sketched(problem, solved(problem, time_limit_s))
     return plan if problem.is_plain else plan.model_copy(update={"periods": ()})
-
-
-def planned_together(found: Together) -> Planned:
-    """The plan of a scenario with a colocated pool, and what it predicts of itself at other loads."""
-    outputs, shares = _by_class(found.question.classes)
-    return Planned(found.fleet, lambda load: found.at(load * found.req_per_s).fleet(), outputs, shares)

@@ -10,14 +10,16 @@ import numpy as np
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer import Outcome, Problem, Solution, outcome, planning_problem, searched
+from planner.optimizer import Outcome, Problem, outcome, planning_problem, searched
 from planner.optimizer.capacity import exact_loads
+from planner.optimizer.colocated_ways import as_run
 from planner.optimizer.goodput import best_goodput, capacity_under_slo
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.routes import holds_prompts
 from planner.optimizer.sensitivity import most_of_sizes
 from planner.optimizer.service_times import pool_stack
 from planner.optimizer.single_route import RoutedSolution
+from planner.optimizer.sized import sized_problem
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.profiles.stack import Band, Bands
 from planner.results import InputSensitivity, Sensitivity, Variation
@@ -141,10 +143,11 @@ def _kept_fractions(
     varied: Scenario, stated: Outcome, data_dirs: Sequence[Path], time_limit_s: float
 ) -> tuple[float | None, float | None]:
     """Shares of the demand, else of the stated plan's rate, that its sizes serve as promised; None: unknown."""
-    problem, routed = planning_problem(varied, data_dirs), stated.solution.routed
+    routed = stated.solution.routed
     if routed is None:
-        share = _kept_of_network(problem, stated.solution, time_limit_s)
+        share = _kept_of_network(planning_problem(as_run(varied, stated.fleet), data_dirs), stated, time_limit_s)
         return share, share
+    problem = planning_problem(varied, data_dirs)
     if not problem.has_one_route:  # a pool no longer holds what it was sent
         return None, None
     problem = replace(problem, scenario=problem.scenario.model_copy(update={"budget_usd_per_hour": None}))
@@ -180,14 +183,14 @@ def _promises(problem: Problem) -> bool:
     return any(c.ttft_s is not None for c in problem.classes)
 
 
-def _kept_of_network(problem: Problem, solution: Solution, time_limit_s: float) -> float | None:
-    """Share of its demand that a network serves with the sizes and ports of a solution; None where roles change."""
-    # What plans networks loads when there is one.
-    from planner.optimizer.network.fixed_plan import fixed_plan_problem
-
+def _kept_of_network(problem: Problem, stated: Outcome, time_limit_s: float) -> float | None:
+    """Share of its demand that a network serves with the sizes and ports of a plan; None where roles change."""
     if problem.has_sizes_by_period:
         return None
-    kept = fixed_plan_problem(problem, solution)
+    sizes = zip(stated.problem.pools, stated.solution.operations[0].n_instances, strict=True)
+    known = {(pool.key, pool.way): n for pool, n in sizes}
+    n_instances = [known.get((pool.key, pool.way), 0) for pool in problem.pools]
+    kept = sized_problem(problem, n_instances, stated.solution.ports)
     if not all(any(arcs.values()) for arcs in kept.arcs):
         return 0.0
     found = searched(kept, time_limit_s)

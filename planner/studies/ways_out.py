@@ -40,9 +40,8 @@ def trials(question: RunQuestion, data_dirs: Sequence[Path], say: Say, limit: Ti
         if most is not None and not is_thorough:
             most = min(RUN_ON * question.n_requests, most)
         judge = Judge(replace(question, most_requests=most), data_dirs, say, sees_rate=False, deadline=whole.deadline)
-        alike = _together if scenario.colocated_pool is not None else _apart
         try:
-            return alike(scenario, judge, searching.left_s, is_thorough)
+            return _planned(scenario, judge, searching.left_s, is_thorough)
         except UndecidedError:
             if searching.left_s > 0:
                 raise
@@ -51,8 +50,8 @@ def trials(question: RunQuestion, data_dirs: Sequence[Path], say: Say, limit: Ti
     return Trials(trial, limit.deadline)
 
 
-def _apart(scenario: Scenario, judge: Judge, time_limit_s: float, is_thorough: bool) -> Trial:
-    """The same of separate pools, by routes or in a network."""
+def _planned(scenario: Scenario, judge: Judge, time_limit_s: float, is_thorough: bool) -> Trial:
+    """What becomes of a changed scenario that is planned and run."""
     from planner.studies.kept import chosen_by_runs
     from planner.studies.rounds import Search, candidate, run
 
@@ -69,17 +68,6 @@ def _apart(scenario: Scenario, judge: Judge, time_limit_s: float, is_thorough: b
     if not search.tried:
         return Trial(None)
     return _trial(search.tried, is_kept=chosen.because is None)
-
-
-def _together(scenario: Scenario, judge: Judge, time_limit_s: float, is_thorough: bool) -> Trial:
-    """The same with a colocated pool."""
-    from planner.studies.together import MOST_ROUNDS, best_together, rounds_together
-
-    most_rounds = MOST_ROUNDS if is_thorough else 1
-    tried = rounds_together(scenario, judge, time_limit_s, is_explained=False, most_rounds=most_rounds)
-    if tried[0].is_cut_short:
-        raise UndecidedError(TIME_UP)
-    return _trial(tried, is_kept=best_together(tried) is not None)
 
 
 def _trial(tried: Sequence[Ran], *, is_kept: bool) -> Trial:

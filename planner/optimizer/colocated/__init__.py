@@ -1,5 +1,1 @@
-"""Fleets that prefill and decode in one batch, as opponents of a plan that keeps both apart."""
-
-from planner.optimizer.colocated.opponents import COLOCATED, Opponents, colocated_opponents
-
-__all__ = ["COLOCATED", "Opponents", "colocated_opponents"]
+"""Instances that prefill and decode in one batch, beside a plan: what they serve within its promises."""

@@ -20,6 +20,9 @@ from planner.optimizer.network.program import (
 from planner.optimizer.network.rows_of_rent import add_start_columns
 from planner.optimizer.problem import Problem
 
+LEAST_S = 1e-6
+"""Instance-seconds that a request takes at the least of a pool that decodes: some have nothing to decode."""
+
 
 def add_size_columns(program: MixedIntegerProgram) -> None:
     """Add the columns of the scale of the demand, of instances by segment, of owners, and of ports.
@@ -111,11 +114,11 @@ def most_scale(problem: Problem) -> float:
     Returns:
         Multiple of the demand [-].
     """
-    seconds = {i: inf for i, p in enumerate(problem.pools) if not p.is_prefill}
+    seconds = {i: inf for i, p in enumerate(problem.pools) if p.decodes}
     loads = NetworkLoads(problem)
     for q, pools in enumerate(problem.decoders):
         for i in pools:
-            seconds[i] = min(seconds[i], loads.decode_s(q, i))
+            seconds[i] = min(seconds[i], max(loads.decode_s(q, i), LEAST_S))
     most = sum(problem.pools[i].max_instances / s for i, s in seconds.items() if s < inf)
     peak = max(sum(d.req_per_s[p] for d in problem.demands) for p in range(len(problem.periods)))
     return most / peak

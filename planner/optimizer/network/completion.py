@@ -5,19 +5,25 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from planner.errors import UndecidedError
+from planner.optimizer.network.batch_moves import improved
+from planner.optimizer.network.batches import pool_batches
 from planner.optimizer.network.cells import Cell
 from planner.optimizer.network.cost import least_use_usd_per_hour, rent_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import PeriodArc
-from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
+from planner.optimizer.network.loads import BatchLimit
+from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo, overfull_classes
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.program_solution import operation_of
 from planner.optimizer.network.rows import ProgramSolution
+from planner.optimizer.network.rows_of_passes import seconds_by_facet
 from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.sized import Sizing
 from planner.optimizer.solution import Solution
+from planner.ties import first_largest
+from planner.work_clock import work_s
 
 TINY = 1e-7
 
@@ -37,6 +43,7 @@ def evaluated_plan(
         The plan, the periods and losses that its sizes do not cover, and the classes that miss their SLO.
     """
     solution, missing = _completed(state, safe, plan)
+    _learn_batches(state, safe, plan, solution)
     return solution, missing, [] if missing else tightened_classes(state, solution, slo_factors)
 
 
@@ -48,12 +55,61 @@ def tightened_classes(state: SearchState, solution: Solution, slo_factors: list[
         solution: the plan.
         slo_factors: factor on the TTFT of the SLO of every class, shape (classes,); lowered for those that are missed.
     """
+    if state.problem.has_batches:
+        better = improved(state.problem, solution, state.best, work_s() + SETTINGS.resolve_limit_s)
+        state.best = better or state.best
     broken = classes_missing_slo(state.problem, solution.operations, solution.ports)
     if not broken and is_better(state, solution):
         state.best = solution
     for c in broken:
         slo_factors[c] *= SETTINGS.slo_tightening
+    _leave_room(state, solution, broken)
     return broken
+
+
+def _learn_batches(state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolution, solution: Solution) -> None:
+    """Note how many instances the batches of a plan keep busy, over what its program counted with."""
+    by_facet = seconds_by_facet(safe, plan.values) if state.problem.has_batches else {}
+    operations = {one.period: one for one in solution.operations}
+    for (i, s), seconds in by_facet.items():
+        period, loss = safe.spec.situations[s]
+        found = pool_batches(state.problem, operations[period]).get(i) if period in operations else None
+        if found is not None and loss is None:
+            facet = first_largest(np.array(seconds))
+            most_busy = state.most_busy.get(i, 1.0)
+            state.batches[i, period] = BatchLimit(facet, found.busy / seconds[facet], most_busy)
+
+
+def _leave_room(state: SearchState, solution: Solution, broken: Sequence[int]) -> None:
+    """Let colocated pools of classes that miss their SLO be less busy in the next plans, if none is overfull."""
+    problem = state.problem
+    late = [c for c in broken if problem.classes[c].ttft_s is not None]
+    pools = {
+        d.pool
+        for one in solution.operations
+        for d in one.decodings
+        if problem.streams[d.stream].request_class in late and problem.pools[d.pool].batching is not None
+    }
+    if not pools or any(overfull_classes(problem, one) for one in solution.operations):
+        return
+    for i in pools:
+        state.most_busy[i] = state.most_busy.get(i, 1.0) * SETTINGS.batch_tightening
+    for (i, p), limit in state.batches.items():
+        state.batches[i, p] = limit._replace(most_busy=state.most_busy.get(i, 1.0))
+
+
+def at_the_best(state: SearchState) -> dict[tuple[int, int], BatchLimit]:
+    """Limits of colocated pools whose batches are as fast as passes can be: a plan with them shows how fast they are.
+
+    Args:
+        state: the search.
+    """
+    return {
+        (i, s.period): BatchLimit(most_busy=state.most_busy.get(i, 1.0))
+        for i, pool in enumerate(state.problem.pools)
+        for s in state.active
+        if pool.batching is not None
+    }
 
 
 def _completed(

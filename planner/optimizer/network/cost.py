@@ -60,12 +60,22 @@ def _least_usd_per_request(problem: Problem, q: int) -> float:
     loads = NetworkLoads(problem)
     decode = min(problem.pools[i].busy_usd_per_hour * loads.decode_s(q, i) for i in problem.decoders[q])
     total, cached, weights = problem.classes[problem.streams[q].request_class].mix.atoms(N_KINDS)
-    pools = dict.fromkeys(arc.pool for arcs in problem.arcs[q].values() for arc in arcs)
-    services = [(problem.pools[i].rates.prefill, problem.pools[i].busy_usd_per_hour) for i in pools]
-    seconds = [
-        np.asarray(service.occupancy.seconds(total, cached)) * usd for service, usd in services if service is not None
-    ]
+    pools = [problem.pools[i] for i in {arc.pool for arcs in problem.arcs[q].values() for arc in arcs}]
+    seconds = [np.asarray(pool.work.seconds(total, cached)) * pool.busy_usd_per_hour for pool in pools]
     return decode + float(np.min(seconds, axis=0) @ weights)
+
+
+def bill_usd_per_hour(problem: Problem, operations: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]) -> float:
+    """Rent, ports and use of a plan over all periods [USD/h]; what has no price counts nothing.
+
+    Args:
+        problem: the resolved scenario.
+        operations: what every period does, in order.
+        ports: ports of every tier of every link [count].
+    """
+    rent = sum(usd or 0.0 for usd in rent_usd_per_hour(problem, operations))
+    rent += sum(link.ports_usd_per_hour(own) or 0.0 for link, own in zip(problem.links, ports, strict=True))
+    return rent + sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in operations)
 
 
 def rent_usd_per_hour(problem: Problem, operations: Sequence[PeriodOperation]) -> list[float | None]:

@@ -5,6 +5,7 @@ from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.rows_of_cost import bound_budget, price_use
 from planner.optimizer.network.rows_of_lateness import bound_late_requests, count_late_requests
 from planner.optimizer.network.rows_of_links import bound_link_bytes, open_used_links
+from planner.optimizer.network.rows_of_passes import bound_passes, decode_where_prefilled, need_instances
 from planner.optimizer.network.rows_of_rent import keep_size, keep_up, start_instances
 from planner.optimizer.network.rows_of_routes import (
     choose_one_cell,
@@ -30,7 +31,10 @@ ROWS = (
     route_prompts,
     divide_alike,
     route_decode,
+    decode_where_prefilled,
     bound_prefill_work,
+    bound_passes,
+    need_instances,
     staff_used_pools,
     bound_late_requests,
     count_late_requests,

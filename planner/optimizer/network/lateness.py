@@ -121,10 +121,7 @@ def late_service_s(loads: NetworkLoads, use: Use, is_between: bool) -> float:
     key = ("longest between", id(pool.rates), id(mix), cell.low_tokens, cell.high_tokens)
     if key not in loads.known:
         total, cached = lengths_between(mix, cell)
-        service = pool.rates.prefill
-        loads.known[key] = (
-            0.0 if service is None or not total.size else float(np.max(service.occupancy.seconds(total, cached)))
-        )
+        loads.known[key] = float(np.max(pool.work.seconds(total, cached))) if total.size else 0.0
     return float(loads.known[key])
 
 

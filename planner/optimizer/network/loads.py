@@ -8,7 +8,7 @@ class is within its SLO, and no pool is given up to late requests alone. Program
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -42,6 +42,17 @@ GRID = np.unique(np.geomspace(1, 100_000, 97).round())
 """Sizes of a pool at which limits are found; between them they are interpolated."""
 
 
+class BatchLimit(NamedTuple):
+    """How a colocated pool counts in plans: as the model of batches found it for the mix of a period."""
+
+    facet: int = 0
+    """The facet that is greatest for the mix,"""
+    factor: float = 1.0
+    """and what the model of batches finds, over that."""
+    most_busy: float = 1.0
+    """Part of its instances that may be busy [fraction]."""
+
+
 class _Kinds(NamedTuple):
     """Requests that stand for those of a class on an arc: four arrays of one shape."""
 
@@ -73,6 +84,21 @@ class NetworkLoads(RequestLoads):
     """Bandwidth that every link has at least where it is used; none: what transfers count with."""
     late_multiple: float = 1.0
     """Multiple of the late requests of an SLO that every pool may have, where others are to make up for them."""
+    batches: Mapping[tuple[int, int], "BatchLimit"] = field(default_factory=dict)
+    """Of colocated pools in plans, by pool and period."""
+
+    def batch_limit(self, pool: int, period: int) -> "BatchLimit":
+        """How a colocated pool counts in a period of a plan; where no batch was found for it, as in another one.
+
+        Args:
+            pool: the pool.
+            period: the period.
+        """
+        if (pool, period) in self.batches:
+            return self.batches[pool, period]
+        others = [limit for (i, _), limit in self.batches.items() if i == pool]
+        how = self.problem.pools[pool].batching
+        return max(others, key=lambda limit: limit.factor, default=BatchLimit(factor=how.factor if how else 1.0))
 
     def most_busy(self, stream: int, arc: Arc, part: Part, cell: Cell) -> Array:
         """Greatest number of busy instances with a part of a stream, by size of the pool.
@@ -204,6 +230,8 @@ class NetworkLoads(RequestLoads):
 
     def most_link_busy(self) -> float:
         """Greatest mean use of a link [fraction]; 1 where no class has an SLO."""
+        if self.is_for_bounds and self.problem.has_batches:
+            return MOST_STABLE  # plans are judged with what transfers wait, and may be busier than programs allow
         return self.link_busy if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
 
     @property

@@ -101,6 +101,7 @@ def can_repair(problem: Problem) -> bool:
     scenario = problem.scenario
     is_alone = set(scenario.spare.survive) <= {"instance"} and scenario.budget_usd_per_hour is None
     is_fixed = not problem.has_sizes_by_period and not problem.families and problem.ratio is None
+    is_fixed &= not problem.has_batches
     is_of_use = bool(scenario.spare.survive) or any(c.ttft_s is not None for c in problem.classes)
     return problem.is_min_cost and is_alone and is_fixed and is_of_use
 
@@ -111,7 +112,7 @@ def can_raise_rate(problem: Problem) -> bool:
     Args:
         problem: the resolved scenario.
     """
-    is_fixed = not problem.has_sizes_by_period and not problem.scenario.spare.survive
+    is_fixed = not (problem.has_sizes_by_period or problem.scenario.spare.survive or problem.has_batches)
     return not problem.is_min_cost and is_fixed and any(c.ttft_s is not None for c in problem.classes)
 
 

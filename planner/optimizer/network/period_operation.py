@@ -9,10 +9,11 @@ import numpy as np
 
 from planner.optimizer.delays import sent_bytes
 from planner.optimizer.loaded_paths import LoadedPaths
+from planner.optimizer.network.batches import PoolBatch, pool_batches
 from planner.optimizer.network.cells import Array, point
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.problem import Arc, Part, Problem
-from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv
+from planner.queueing import NO_WAIT, JoinedQueue, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv
 from planner.roofline import exposed_transfer_s
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
 from planner.work_clock import spend
@@ -22,6 +23,8 @@ N_KINDS = 1024
 FULL = 1 - 1e-6
 """Use of a queue beyond which it has no steady state worth speaking of."""
 TINY = 1e-9
+OVERLOAD = 1e-6
+"""Part by which a pool may be asked for more than it serves: the solver's tolerance."""
 FLOW_S = 3e-3
 """What the waits of a flow take to be found, most of it to solve queues that were not met before [s]."""
 
@@ -181,18 +184,24 @@ def busy_instances(problem: Problem, operation: PeriodOperation) -> tuple[float,
     """Busy instances of every pool [count].
 
     Equation:
-        sum over its flows of rate times instance-seconds per request (Little's law)
+        sum over its flows of rate times instance-seconds per request (Little's law); of a colocated pool its rate over
+        what an instance serves of the same mix
 
     Args:
         problem: the resolved scenario.
         operation: what the period does.
     """
     loads, busy = NetworkLoads(problem), [0.0] * len(problem.pools)
+    for i, found in pool_batches(problem, operation).items():
+        busy[i] = found.busy
     for flow in operation.flows:
+        if problem.pools[flow.arc.pool].batching is not None:
+            continue
         seconds = loads.work_s(flow.stream, flow.arc, flow.part, point(flow.threshold_tokens))
         busy[flow.arc.pool] += flow.req_per_s * seconds
     for decoding in operation.decodings:
-        busy[decoding.pool] += decoding.req_per_s * loads.decode_s(decoding.stream, decoding.pool)
+        if problem.pools[decoding.pool].batching is None:
+            busy[decoding.pool] += decoding.req_per_s * loads.decode_s(decoding.stream, decoding.pool)
     return tuple(busy)
 
 
@@ -225,6 +234,20 @@ class PeriodWaits:
             Path.of(share, kinds.service_s, kinds.weights, NO_WAIT, kinds.transfer_s)
             for share, (_, kinds) in zip(shares, mine, strict=True)
         ]
+
+    @cached_property
+    def batches(self) -> dict[int, PoolBatch]:
+        """Batches of the colocated pools in use, by pool."""
+        return pool_batches(self.problem, self.operation)
+
+    def batch_queue(self, pool: int) -> JoinedQueue | None:
+        """The steady state of a colocated pool in use; None where it has none.
+
+        Args:
+            pool: the pool.
+        """
+        n, found = self.operation.n_instances[pool], self.batches[pool]
+        return found.batch.queue(n, found.req_per_s) if n > 0 else None
 
     @cached_property
     def _loaded(self) -> LoadedPaths:
@@ -329,10 +352,46 @@ def classes_missing_slo(
     Returns:
         Indices of the classes.
     """
-    if not any(spec.ttft_s is not None for spec in problem.classes):
-        return []
     broken: dict[int, None] = {}
     for one in operations:
-        late = late_fractions(period_waits(problem, one, ports))
+        if overfull := overfull_classes(problem, one):
+            broken |= dict.fromkeys(overfull)
+            continue
+        if not any(spec.ttft_s is not None for spec in problem.classes):
+            continue
+        waits = period_waits(problem, one, ports)
+        late = late_fractions(waits)
         broken |= {c: None for c, part in late.items() if part > problem.classes[c].late_allowed + TINY}
+        broken |= {c: None for c, ratio in slowness(waits).items() if ratio > 1}
     return list(broken)
+
+
+def overfull_classes(problem: Problem, operation: PeriodOperation) -> list[int]:
+    """Classes of which a colocated pool is asked to serve more than it can, in a period.
+
+    Args:
+        problem: the resolved scenario.
+        operation: what the period does.
+    """
+    batches = pool_batches(problem, operation)
+    full = {i for i, found in batches.items() if found.busy > operation.n_instances[i] * (1 + OVERLOAD)}
+    served = (problem.streams[d.stream].request_class for d in operation.decodings if d.pool in full)
+    return list(dict.fromkeys(served))
+
+
+def slowness(period: PeriodWaits) -> dict[int, float]:
+    """Time per token in colocated pools over what is promised, at the percentile of each class with an SLO on TTFT.
+
+    Args:
+        period: a period with its waits.
+    """
+    problem, found = period.problem, dict[int, float]()
+    for decoding in period.operation.decodings:
+        c, how = problem.streams[decoding.stream].request_class, problem.pools[decoding.pool].batching
+        slo = problem.classes[c].slo
+        if how is None or how.engine.tpot_s is None or slo is None or slo.ttft_s is None or decoding.req_per_s <= TINY:
+            continue
+        queue = period.batch_queue(decoding.pool)
+        tpot_s = np.inf if queue is None else queue.tpot_quantile_s(slo.ttft_percentile / 100) or 0.0
+        found[c] = max(found.get(c, 0.0), tpot_s / how.engine.tpot_s)
+    return found

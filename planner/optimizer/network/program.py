@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from planner.optimizer.network.batch_needs import Need
 from planner.optimizer.network.cells import PARTS, Array, Cell
 from planner.optimizer.network.indices import (
     CellChoice,
@@ -76,6 +77,8 @@ class ProgramSpec:
     """Sizes of pools near which a solution is sought: there the limits of mixed work are exact."""
     n_spare: int = 0
     """Instances of every pool that its work leaves out: so the same flows go on after the loss of any."""
+    needs: Mapping[Need, float] = field(default_factory=dict)
+    """Instances for a request per second of colocated pools at the least, as far as they were found [s]."""
 
 
 @dataclass

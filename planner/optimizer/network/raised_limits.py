@@ -40,7 +40,7 @@ def more_capacity(fixed: Problem, solution: Solution) -> Iterator[RaisedLimit]:
     for i, (pool, n) in enumerate(zip(fixed.pools, solution.operations[0].n_instances, strict=True)):
         if n:
             more = one_more_instance(fixed, i)
-            yield RaisedLimit(f"pools.{pool.name}.n_instances", "req/s per instance", 1.0, more, 1.0, more)
+            yield RaisedLimit(f"pools.{pool.shown_name}.n_instances", "req/s per instance", 1.0, more, 1.0, more)
     for j, link in enumerate(fixed.links):
         one, ten = (
             with_link(fixed, j, replace(link, tiers=(*link.tiers, LinkTier(capacity_gbps=gbps, usd_per_hour=0.0))))

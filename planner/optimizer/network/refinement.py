@@ -110,6 +110,10 @@ def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
     mix, fixed = mix_of(problem, members), problem.scenario.routing.threshold_tokens
     ends = [problem.classes[problem.streams[q].request_class].mix.support for q in members]
     shares = (0.0, 1.0) if any(has_ttft_slo(problem, q) for q in members) else (0.5, 0.5)
+    reached = {arc.pool for q in members for arcs in problem.arcs[q].values() for arc in arcs}
+    if all(problem.pools[i].batching is not None for i in reached):  # nothing leaves the batches that decode it
+        highest = max(high for _, high in ends)
+        return [Cell(highest, highest, 0.0, 0.0)]
     is_split = any(all(problem.arcs[q].values()) for q in members)
     if fixed != "free" and is_split:
         return [Cell(float(fixed), float(fixed), *shares)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from planner.curves import PrefillService
-from planner.optimizer.network.cells import Cell, end_of, lengths_between
+from planner.optimizer.network.cells import Array, Cell, end_of, lengths_between
 from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
 from planner.optimizer.room import is_held
 from planner.optimizer.roots import EXACT, last_kept
@@ -74,14 +74,23 @@ class RequestLoads:
             part: long or short prompts.
             cell: the cell.
         """
-        pool, mix = self.problem.pools[arc.pool], self.class_of(stream).mix
-        key = ("work", id(pool.rates), id(mix), part, *self._ends(stream, part, cell))
+        return self.work_of(self.problem.pools[arc.pool].work, stream, part, cell)
+
+    def work_of(self, service: PrefillService, stream: int, part: Part, cell: Cell) -> float:
+        """Mean seconds of some service per request of a stream that is in a part, at the least over a cell [s].
+
+        Args:
+            service: seconds of a prompt.
+            stream: the stream.
+            part: long or short prompts.
+            cell: the cell.
+        """
+        mix = self.class_of(stream).mix
+        key = ("work", service, id(mix), part, *self._ends(stream, part, cell))
         if key not in self.known:
             rule, (low, high) = self.rule_of(stream), map(np.array, cell[:2])
             self.known[key] = float(
-                long_work_s(rule, pool.rates.prefill, mix, low, high)
-                if part == "long"
-                else short_work_s(rule, pool.rates.prefill, mix, low)
+                long_work_s(rule, service, mix, low, high) if part == "long" else short_work_s(rule, service, mix, low)
             )
         return float(self.known[key])
 
@@ -156,7 +165,7 @@ class RequestLoads:
             arc: the pool and its link.
             cell: the cell.
         """
-        return self._between(stream, arc, cell)[0]
+        return self.between_of(self.problem.pools[arc.pool].work, stream, cell)
 
     def between_bytes(self, stream: int, arc: Arc, cell: Cell) -> float:
         """Least bytes on a link per request, if all prompts between a cell's ends took it [B].
@@ -166,7 +175,16 @@ class RequestLoads:
             arc: the pool and its link.
             cell: the cell.
         """
-        return 0.0 if arc.link is None else self._between(stream, arc, cell)[1]
+        if arc.link is None or self.rule_of(stream) == "mean-length":
+            return 0.0
+        kv, mix = self.problem.pools[arc.pool].rates.kv_bytes, self.class_of(stream).mix
+        holds = self.problem.links[arc.link].destination_holds_prefix
+        key = ("bytes between", kv, self._reference(stream), mix, *cell[:2], holds)
+        if key not in self.known:
+            total, cached = lengths_between(mix, cell)
+            sent = kv(total) - (kv(cached) - kv(0.0) if holds else 0.0)
+            self.known[key] = self._least_between(sent, stream, cell)
+        return float(self.known[key])
 
     def dividing_tokens(self, stream: int, cell: Cell, long: float) -> float:
         """The threshold beyond which lies a part of the work between a cell's ends, in the pool of reference [tokens].
@@ -197,24 +215,29 @@ class RequestLoads:
             return False
         return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > ROUNDING_OF_SUMS
 
-    def _between(self, stream: int, arc: Arc, cell: Cell) -> tuple[float, float]:
-        pool, mix, reference = self.problem.pools[arc.pool], self.class_of(stream).mix, self._reference(stream)
+    def between_of(self, service: PrefillService, stream: int, cell: Cell) -> float:
+        """Least seconds of some service per request of a stream, of all prompts between a cell's ends [s].
+
+        Args:
+            service: seconds of a prompt.
+            stream: the stream.
+            cell: the cell.
+        """
         if self.rule_of(stream) == "mean-length":
-            return 0.0, 0.0
-        holds = arc.link is not None and self.problem.links[arc.link].destination_holds_prefix
-        key = ("between", id(pool.rates), id(reference), id(mix), cell.low_tokens, cell.high_tokens, holds)
+            return 0.0
+        mix = self.class_of(stream).mix
+        key = ("between", service, self._reference(stream), mix, *cell[:2])
         if key not in self.known:
-            if pool.rates.prefill is None:
-                raise ValueError("a prefill pool has no prefill times")
-            whole_s = float(mix.long_work(reference, cell.low_tokens) - mix.long_work(reference, cell.high_tokens))
             total, cached = lengths_between(mix, cell)
-            reference_s = np.asarray(reference.seconds(total, cached))
-            kv = pool.rates.kv_bytes
-            sent = kv(total) - (kv(cached) - kv(0.0) if holds else 0.0)
-            ratios = np.asarray(pool.rates.prefill.occupancy.seconds(total, cached)) / reference_s, sent / reference_s
-            self.known[key] = tuple(whole_s * float(np.min(ratio)) * (1 - ROUNDING) for ratio in ratios)
-        work_s, sent_bytes = self.known[key]
-        return float(work_s), float(sent_bytes)
+            self.known[key] = self._least_between(np.asarray(service.seconds(total, cached)), stream, cell)
+        return float(self.known[key])
+
+    def _least_between(self, amounts: Array, stream: int, cell: Cell) -> float:
+        """Least sum of some amount of the prompts between a cell's ends, given at its lengths, per request."""
+        mix, reference = self.class_of(stream).mix, self._reference(stream)
+        whole_s = float(mix.long_work(reference, cell.low_tokens) - mix.long_work(reference, cell.high_tokens))
+        ratios = amounts / np.asarray(reference.seconds(*lengths_between(mix, cell)))
+        return whole_s * float(np.min(ratios)) * (1 - ROUNDING)
 
     def division(self, stream: int) -> tuple[int, int]:
         """How a threshold divides a stream's prompts in a cell: equal for streams that it divides alike.
@@ -245,10 +268,7 @@ class RequestLoads:
         Raises:
             ValueError: the pool does not decode.
         """
-        point = self.problem.pools[pool].rates.decode
-        if point is None:
-            raise ValueError("a decode pool has no decode point")
-        return point.seconds_per_request(self.class_of(stream).mix.mean_output_tokens)
+        return self.problem.pools[pool].decode_s(self.class_of(stream).mix)
 
     def class_of(self, stream: int) -> ClassSpec:
         """The class of a stream.

@@ -71,10 +71,12 @@ def bound_prefill_work(program: MixedIntegerProgram) -> None:
         Use(q, arc, part, cells[group_of[q], situations[s].period][k])
         for (_, s), users in program.users_of_pool.items()
         for q, k, part, arc, column, _ in users
-        if column not in program.late_rates
+        if column not in program.late_rates and program.problem.pools[arc.pool].batching is None
     )
     for at, users in program.users_of_pool.items():
-        _, s = at
+        i, s = at
+        if program.problem.pools[i].batching is not None:
+            continue  # see `rows_of_passes`
         first = len(program.rows.row_names)
         if program.spec.shares_lateness and any(column in program.late_rates for *_, column, _ in users):
             _bound_late_work(program, at, crowds)
@@ -133,8 +135,8 @@ def _bound_late_work(program: MixedIntegerProgram, at: PoolInSituation, crowds: 
                 terms.append((program.late_rates[column], -busy_per_late))
             work.setdefault((group_of[use.stream], k), []).append((terms, limit, 0.0))
         _bound_crowd(program, at, work, _crowd_of(program, at, work, crowds), f"_{level}")
-    (most,) = _limits(program, at, loads.most_stable[np.newaxis], above=True)
-    _within_size(program, f"bound_prefill_{i}_{s}", at, [(column, seconds) for *_, column, seconds in users], most)
+    (most,) = limits_of_size(program, at, loads.most_stable[np.newaxis], above=True)
+    within_size(program, f"bound_prefill_{i}_{s}", at, [(column, seconds) for *_, column, seconds in users], most)
 
 
 def _optimistic_crowd(
@@ -152,8 +154,8 @@ def _optimistic_crowd(
     return _Crowd(
         factors=np.tile(own, (len(sizes), 1)),
         factors_of_all=_slowness(program, at[0], limits, patient),
-        limits=_limits(program, at, of_cells, above=True),
-        limit_of_all=_limits(program, at, patient, above=True)[0],
+        limits=limits_of_size(program, at, of_cells, above=True),
+        limit_of_all=limits_of_size(program, at, patient, above=True)[0],
     )
 
 
@@ -186,8 +188,8 @@ def _conservative_crowd(
     return _Crowd(
         factors=there + (1 - there) * stretch,
         factors_of_all=_slowness(program, at[0], of_cells.repeat(sizes, axis=0), patient),
-        limits=_limits(program, at, of_cells, above=False),
-        limit_of_all=_limits(program, at, patient, above=True)[0],
+        limits=limits_of_size(program, at, of_cells, above=False),
+        limit_of_all=limits_of_size(program, at, patient, above=True)[0],
     )
 
 
@@ -209,19 +211,19 @@ def _bound_crowd(
     ends = np.cumsum([len(some) for some in work.values()]).tolist()
     for (g, k), end, some, factors, limit in zip(work, ends, work.values(), crowd.factors, crowd.limits, strict=True):
         own = slice(end - len(some), end)
-        _within_size(
+        within_size(
             program, f"bound_prefill_cell_{i}_{s}_{g}_{k}{suffix}", at, _times(everything[own], factors[own]), limit
         )
     if len(work) == 1:
         return
     terms = _times(everything, crowd.factors_of_all)
-    _within_size(program, f"bound_prefill_work_{i}_{s}{suffix}", at, terms, crowd.limit_of_all)
+    within_size(program, f"bound_prefill_work_{i}_{s}{suffix}", at, terms, crowd.limit_of_all)
     if not program.spec.is_conservative or len({g for g, _ in work}) == 1:
         return
     for (g, k), factors, limit in zip(work, crowd.factors, crowd.limits, strict=True):
         most = float(program.problem.pools[i].max_instances * factors.max())
         unless = [*_times(everything, factors), (program.cell_choices[CellChoice(g, s, k)], most)]
-        _within_size(program, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, unless, limit, most)
+        within_size(program, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, unless, limit, most)
 
 
 def _times(work: Sequence[Terms], factors: Array) -> Terms:
@@ -273,17 +275,19 @@ def bound_decode_slots(program: MixedIntegerProgram) -> None:
     loads, is_conservative = program.spec.loads, program.spec.is_conservative
     users: dict[PoolInSituation, list[tuple[int, float, Array]]] = {}
     for (q, s, i), column in program.decode_rates.items():
-        users.setdefault(PoolInSituation(i, s), []).append((column, loads.decode_s(q, i), loads.most_busy_decode(q, i)))
+        if program.problem.pools[i].batching is None:
+            user = column, loads.decode_s(q, i), loads.most_busy_decode(q, i)
+            users.setdefault(PoolInSituation(i, s), []).append(user)
     for at, some in users.items():
         i, s = at
         own = np.array([limit for *_, limit in some])
         common = (np.min if is_conservative else np.max)(own, axis=0, keepdims=True)
-        (limit,) = _limits(program, at, common, not is_conservative)
+        (limit,) = limits_of_size(program, at, common, not is_conservative)
         terms = _times([[(column, seconds)] for column, seconds, _ in some], _slowness(program, i, own, common))
-        _within_size(program, f"bound_decode_slots_{i}_{s}", at, terms, limit)
+        within_size(program, f"bound_decode_slots_{i}_{s}", at, terms, limit)
 
 
-def _within_size(
+def within_size(
     program: MixedIntegerProgram,
     name: str,
     at: PoolInSituation,
@@ -306,7 +310,7 @@ def _n_lost(program: MixedIntegerProgram, pool: int, s: int) -> int:
     return program.spec.n_spare + int(program.spec.situations[s].loss == ("instance", program.problem.pools[pool].name))
 
 
-def _limits(program: MixedIntegerProgram, at: PoolInSituation, curves: Array, above: bool) -> list[_Limit]:
+def limits_of_size(program: MixedIntegerProgram, at: PoolInSituation, curves: Array, above: bool) -> list[_Limit]:
     """Every curve with lines over the segments of a pool's sizes."""
     n_lost = _n_lost(program, *at)
     segments = [chords(curves, low, high, n_lost, above) for low, high in segments_of(program, at[0])]

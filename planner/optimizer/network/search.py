@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import UndecidedError
+from planner.optimizer.network.batch_needs import instances_per_rate
 from planner.optimizer.network.cells import Cell, Cells, mix_of
-from planner.optimizer.network.completion import evaluated_plan, use_outside_program
+from planner.optimizer.network.completion import at_the_best, evaluated_plan, use_outside_program
 from planner.optimizer.network.decomposed_search import decomposed_search, improve_by_ruin_and_recreate
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import CellChoice, PeriodArc, PoolSizing, StreamArc, StreamInCell
@@ -34,6 +35,7 @@ from planner.optimizer.network.refinement import (
     split_cell,
 )
 from planner.optimizer.network.rows import ProgramSolution
+from planner.optimizer.network.rows_of_passes import asked_needs
 from planner.optimizer.network.ruin_and_recreate import is_separable_by_period
 from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
@@ -151,7 +153,8 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
             return state.best is not None
         risen = found.bound + use_outside_program(state) - state.bound
         state.bound = max(state.bound, found.bound + use_outside_program(state))
-        state.is_large |= _n_columns_to_solve(program) > SETTINGS.large_columns and not state.problem.is_followed
+        is_alike = not (state.problem.is_followed or state.problem.has_batches)
+        state.is_large |= _n_columns_to_solve(program) > SETTINGS.large_columns and is_alike
         if state.is_large:
             return decomposed_search(state, time_limit_s, deadline) or state.best is not None
         was_relaxed, relaxed = relaxed, relaxed and risen > SETTINGS.bound_gap_share * gap * abs(state.bound)
@@ -190,14 +193,38 @@ def _bound(
     state: SearchState, gap: float, deadline: float, relaxed: bool
 ) -> tuple[MixedIntegerProgram, ProgramSolution | None]:
     """The optimum of the relaxation of the present cells; with integers where it is not relaxed."""
-    program = build(
-        ProgramSpec(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True)
-    )
-    start = {} if state.best is None or relaxed else _start(program, state.best)
-    found = program.rows.solved(deadline - work_s(), SETTINGS.bound_gap_share * gap, start, () if relaxed else None)
+    for _ in range(SETTINGS.max_rounds):
+        program = build(
+            ProgramSpec(
+                state.optimistic,
+                tuple(state.active),
+                state.cells,
+                state.segments,
+                shares_lateness=True,
+                needs=dict(state.needs),
+            )
+        )
+        start = {} if state.best is None or relaxed else _start(program, state.best)
+        found = program.rows.solved(deadline - work_s(), SETTINGS.bound_gap_share * gap, start, () if relaxed else None)
+        if found is None or relaxed or not _learn_needs(state, program, found):
+            break
     if found is not None:
         state.arcs |= {StreamArc(q, arc) for q, _, arc in used_arcs(program, found)}
     return program, found
+
+
+def _learn_needs(state: SearchState, program: MixedIntegerProgram, found: ProgramSolution) -> bool:
+    """Note what colocated pools need in the cells that a bound chose; False where its program counts with that."""
+    is_new = False
+    for need, is_used in asked_needs(program, found.values):
+        if need not in state.needs:
+            state.needs[need] = instances_per_rate(state.problem, need, is_promised=False)
+            is_new = True
+        if is_used and need not in state.judged:
+            state.judged.add(need)
+            before, state.needs[need] = state.needs[need], instances_per_rate(state.problem, need)
+            is_new |= state.needs[need] > before
+    return is_new
 
 
 def _start(program: MixedIntegerProgram, best: Solution) -> dict[int, float]:
@@ -232,6 +259,8 @@ def _recreate(state: SearchState, deadline: float) -> None:
     """Improve a plan by ruin and recreate, once for each plan; SLOs missed on the way say nothing of others."""
     if state.best is None or state.best is state.recreated or len(state.problem.periods) == 1:
         return  # a program of one period has the whole choice
+    if state.problem.has_batches:
+        return  # batches of mixes that no plan has had yet are not known
     slo_factors = list(state.slo_factors)
     state.arcs |= {StreamArc(flow.stream, flow.arc) for one in state.best.operations for flow in one.flows}
     improve_by_ruin_and_recreate(
@@ -269,6 +298,8 @@ def _plans_from_relaxation(
             PlanLimits(ample, SETTINGS.quiet_link_busy, late_multiple=late_multiple)
             for late_multiple in SETTINGS.late_multiples
         ]
+    if state.problem.has_batches and has_promise:  # what programs are too strict about, `batch_moves` makes up for
+        tries += [PlanLimits(ample, SETTINGS.full_link_busy, late_multiple=inf)]
     if "instance" in state.problem.scenario.spare.survive:
         tries.insert(0, tries[0]._replace(n_spare=1))
     for limits in dict.fromkeys(tries):
@@ -303,8 +334,9 @@ def _try_limits(
     segments = {i: segments_around(state.segments[i], n) for i, n in sizes.items()}
     # An SLO missed with optimistic limits says nothing of conservative ones.
     slo_factors = list(state.slo_factors) if limits.is_optimistic or limits.late_multiple > 1 else state.slo_factors
+    is_open = state.problem.has_batches  # whether batches may yet turn out to serve more than they count with
     for _ in range(SETTINGS.max_tightenings):
-        loads = _loads(state.problem, limits, slo_factors)
+        loads = replace(_loads(state.problem, limits, slo_factors), batches=dict(state.batches))
         points = _points(loads, program, found)
         safe = build(
             ProgramSpec(
@@ -317,6 +349,9 @@ def _try_limits(
             plan = safe.rows.solved(limit_s, SETTINGS.plan_gap_share * gap, start)
         except UndecidedError:
             return
+        if plan is None and is_open:
+            state.batches, is_open = at_the_best(state), False
+            continue
         if plan is None and arcs is None:
             return
         if plan is None:
@@ -324,7 +359,7 @@ def _try_limits(
             continue
         solution, missing, broken = evaluated_plan(state, safe, plan, slo_factors)
         state.active += missing
-        if limits.late_multiple > 1 and not missing:
+        if limits.late_multiple > 1 and not missing and not state.problem.has_batches:
             _repair(state, solution, limits, deadline)
         if missing or not broken or limits.late_multiple > 1:
             return

@@ -1,12 +1,13 @@
 """The state of the search of a network: incumbent, bound, and what the next programs are built from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from planner.optimizer.network.batch_needs import Need
 from planner.optimizer.network.cells import Cells
 from planner.optimizer.network.indices import StreamArc
-from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.loads import BatchLimit, NetworkLoads
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import Solution
 
@@ -40,6 +41,14 @@ class SearchState:
     """Least size, by index, of the ports of a link in use in ruin and recreate: first the smallest."""
     is_large: bool = False
     """Whether programs are too large to be solved with integers at once."""
+    batches: dict[tuple[int, int], BatchLimit] = field(default_factory=dict)
+    """How colocated pools count in plans, by pool and period, as far as batches were found."""
+    most_busy: dict[int, float] = field(default_factory=dict)
+    """Part of the instances of a colocated pool that may be busy in plans, below 1 where waits made requests late."""
+    needs: dict[Need, float] = field(default_factory=dict)
+    """Instances for a request per second of colocated pools at the least, in cells that some bound chose [s];"""
+    judged: set[Need] = field(default_factory=set)
+    """those of which count with promises."""
     arcs: frozenset[StreamArc] = frozenset()
     """Arcs that some relaxed solution has used: those that plans of a large network may use."""
 

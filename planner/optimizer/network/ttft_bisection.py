@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from planner.errors import InputError, UndecidedError
+from planner.optimizer.network.batch_moves import soonest
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.settings import SETTINGS
@@ -126,15 +127,30 @@ def least_ttft_by_bisection(problem: Problem, time_limit_s: float) -> LeastTtftP
     first = network_search(with_ttft_slo(problem, LONGEST_TTFT_S), time_limit_s, ANY_PLAN)
     if first is None:
         return None
-    best, bracket = _bisected(solved, first, deadline)
+
+    def attained(found: Solution) -> tuple[float, Solution]:
+        return soonest(with_ttft_slo(problem, LONGEST_TTFT_S), found)
+
+    best, bracket = _bisected(solved, first, deadline, attained if _is_of_batches(problem) else None)
     under_slo = with_ttft_slo(problem, bracket.attained_s)
     return LeastTtftPlan(under_slo, best, bracket.attained_s, bracket.missed_s)
 
 
+def _is_of_batches(problem: Problem) -> bool:
+    """Whether the TTFT of a plan can be told from its batches: no class has a promise of its own."""
+    return problem.has_batches and not any(spec.ttft_s is not None for spec in problem.classes)
+
+
 def _bisected(
-    solved: Callable[[float], Solution | None], first: Solution, deadline: float
+    solved: Callable[[float], Solution | None],
+    first: Solution,
+    deadline: float,
+    attained: Callable[[Solution], tuple[float, Solution]] | None = None,
 ) -> tuple[Solution, _Bracket]:
     best, bracket = first, _Bracket(LONGEST_TTFT_S, SHORTEST_TTFT_S)
+    if attained is not None:
+        kept_s, best = attained(first)
+        bracket.note_attained(min(kept_s, LONGEST_TTFT_S))
     while not bracket.is_closed and work_s() < deadline:
         ttft_s = bracket.next_s()
         try:
@@ -145,8 +161,8 @@ def _bisected(
         if found is None:
             bracket.missed_s = ttft_s
         else:
-            best = found
-            bracket.note_attained(ttft_s)
+            kept_s, best = (ttft_s, found) if attained is None else attained(found)
+            bracket.note_attained(min(kept_s, ttft_s))
     return best, bracket
 
 

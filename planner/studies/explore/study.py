@@ -87,7 +87,7 @@ def explorer(
 
 def _tables(problem: Question, solution: Solution | None) -> tuple[Tables, ...]:
     """One for every period; none where a plan does not turn."""
-    if solution is None:
+    if solution is None or problem.has_batches:  # tables of batches that change with every mix would be endless
         return ()
     if can_turn(problem):
         return (with_exact_nodes(tables_of(problem, solution), problem, solution),)

@@ -199,7 +199,7 @@ def _pools(turned: Turned, at: Sequence[PeriodOperation], fine: Array, nodes: Ar
             PoolTable(
                 name=pool.name,
                 size_key=dotted(("pools", pool.key, "n_instances")),
-                role=pool.role,
+                role="prefill" if pool.is_prefill else "decode",
                 n_planned=turned.operation.n_instances[i],
                 accelerators_per_instance=pool.n_accelerators,
                 usd_per_instance_hour=pool.usd_per_hour,

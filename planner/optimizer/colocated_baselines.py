@@ -1,4 +1,4 @@
-"""What a plan with a colocated pool is compared with: all at home in one batch, and prefill and decode apart there."""
+"""What a plan with colocated pools is compared with: all at home in one batch, and prefill and decode apart there."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -7,22 +7,23 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.at_hand import Variant, is_same_fleet
 from planner.optimizer.baselines import Compared, affordable_accelerators, baseline_of, homogeneous, missing
 from planner.optimizer.colocated.opponents import TITLES
-from planner.optimizer.disaggregation import APART
-from planner.optimizer.together.planned import Together
+from planner.optimizer.disaggregation import APART, COLOCATED_ALONE, SEPARATE
+from planner.optimizer.home import decoding_sites
+from planner.optimizer.problem import ClassSpec
 from planner.results import Baseline, Fleet
 from planner.scenario import Pool, Routing, Scenario
 from planner.work_clock import work_s
 
 
-def compared(found: Together, plan: Fleet, deadline: float) -> Compared:
-    """Fleets of the accelerators of the colocated pool, which serve the same requests at its site alone.
+def colocated_baselines(scenario: Scenario, classes: tuple[ClassSpec, ...], plan: Fleet, deadline: float) -> Compared:
+    """Fleets that serve the same requests: without the colocated pools, with them alone, at their site alone.
 
     Args:
-        found: the plan.
-        plan: its fleet.
+        scenario: the question.
+        classes: its requests.
+        plan: the planned fleet.
         deadline: `work_s()` time for all of them together; what one leaves is the others'.
     """
-    scenario, classes = found.question.scenario, found.question.classes
     asked = [*_variants(scenario, plan)]
     others: list[Baseline] = []
     notes, impossible, unknown = [], set[str](), set[str]()
@@ -41,6 +42,26 @@ def compared(found: Together, plan: Fleet, deadline: float) -> Compared:
 
 
 def _variants(scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
+    has_both = any(pool.role == "decode" for pool in scenario.pools.values())
+    if has_both:
+        title = "prefill and decode pools alone, without the colocated ones"
+        yield Variant(SEPARATE, title, partial(_of_roles, scenario, {"prefill", "decode"}))
+        title = "colocated pools alone, without prefill and decode pools"
+        yield Variant(COLOCATED_ALONE, title, partial(_of_roles, scenario, {"colocated"}))
+    elif len(decoding_sites(scenario)) == 1 and len({pool.model for pool in scenario.pools.values()}) == 1:
+        yield from _at_one_site(scenario, plan)
+    elif any(pool.role == "prefill" for pool in scenario.pools.values()):
+        title = "colocated pools alone, every prompt prefilled where it is decoded"
+        yield Variant(COLOCATED_ALONE, title, partial(_of_roles, scenario, {"colocated"}))
+
+
+def _of_roles(scenario: Scenario, roles: set[str]) -> Scenario:
+    """The scenario with its pools of some roles alone."""
+    pools = {name: pool for name, pool in scenario.pools.items() if pool.role in roles}
+    return scenario.model_copy(update={"pools": pools})
+
+
+def _at_one_site(scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
     apart, n, bill = _apart(scenario), plan.n_accelerators, plan.cost.usd_per_hour
     home = apart.pools[scenario.colocated_pool or ""]
     together = f"prefill and decode in one batch on {home.hardware}"

@@ -1,0 +1,96 @@
+"""Any mix of sites, serving, requests, periods and promises is planned: a pairwise cover, and all commands on a few."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from planner.cli import app
+from planner.errors import CheckFailedError, InputError
+from planner.optimizer import outcome
+from planner.optimizer.network.batch_moves import excess
+from tests.serving_mixes import AXES, Mix, asked, every_mix, pairs, pairwise, written
+
+COVER = pairwise()
+ANSWERED = [Mix(1, "colocated", "one", "always", "none"), Mix(1, "both", "one", "always", "ttft")]
+"""Mixes that all commands are run on;"""
+ALSO_ANSWERED = [
+    Mix(2, "colocated", "models", "always", "none"),
+    Mix(2, "both", "one", "day", "none"),
+    Mix(3, "separate", "one", "always", "ttft"),
+    Mix(1, "colocated", "three", "rent", "none"),
+]
+"""and those of a release."""
+LIMIT_S = 5.0
+
+
+def check_planned(mix: Mix) -> None:
+    """A plan that serves every request of every period, within its promises and its own bound."""
+    found = outcome(asked(mix), (), LIMIT_S)
+    problem, solution = found.problem, found.solution
+    assert solution.bound <= solution.objective * (1 + 1e-6)
+    for p, one in enumerate(solution.operations):
+        for demand in problem.demands:
+            served = sum(d.req_per_s for d in one.decodings if d.stream in demand.streams)
+            assert served == pytest.approx(demand.req_per_s[p], rel=1e-5)
+    if problem.has_batches:
+        assert excess(problem, solution.operations, solution.ports) <= 1e-5
+    assert found.fleet.cost.usd_per_hour == pytest.approx(found.objective, rel=1e-6)
+    roles = {pool.role for pool in found.fleet.pools if pool.n_instances}
+    assert roles <= ({"prefill", "decode"} if mix.serving == "separate" else {"prefill", "decode", "colocated"})
+
+
+def test_the_cover_has_every_two_values_of_two_axes() -> None:
+    met = set().union(*map(pairs, COVER))
+    assert len(met) == sum(len(AXES[a]) * len(AXES[b]) for a, b in combinations(AXES, 2))
+
+
+@pytest.mark.parametrize("mix", COVER, ids=lambda mix: "-".join(map(str, mix)))
+def test_a_mix_is_planned(mix: Mix) -> None:
+    check_planned(mix)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    "mix", [mix for mix in every_mix() if mix not in COVER], ids=lambda mix: "-".join(map(str, mix))
+)
+def test_every_mix_is_planned(mix: Mix) -> None:
+    check_planned(mix)
+
+
+def check_commands(mix: Mix, folder: Path) -> None:
+    """Every command answers, or says in a message of its own why not."""
+    file = folder / "mix.toml"
+    file.write_text(written(mix))
+    for words in (
+        ("optimize", "--no-run", "--format", "json"),
+        ("validate", "--requests", "4000"),
+        ("simulate", "--requests", "4000"),
+        ("explain",),
+        ("diff", str(file), "--set", "demand_req_per_s=12"),
+        ("sweep", "--over", "demand_req_per_s=12,24"),
+        ("report", "--out", str(folder / "report")),
+        ("explore", "--out", str(folder / "page.html")),
+        ("export", "--to", "vllm", "--out", str(folder / "export")),
+    ):
+        done = CliRunner().invoke(app, [words[0], str(file), *words[1:], "--time-limit", "4"])
+        is_refused = words[0] == "export" and isinstance(done.exception, InputError)
+        is_judged = words[0] == "validate" and isinstance(done.exception, CheckFailedError)  # by its bands
+        assert done.exit_code == 0 or is_refused or is_judged, (
+            words,
+            done.exit_code,
+            done.output[-500:],
+            done.exception,
+        )
+
+
+@pytest.mark.parametrize("mix", ANSWERED, ids=lambda mix: "-".join(map(str, mix)))
+def test_every_command_answers(mix: Mix, tmp_path: Path) -> None:
+    check_commands(mix, tmp_path)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("mix", ALSO_ANSWERED, ids=lambda mix: "-".join(map(str, mix)))
+def test_every_command_answers_on_larger_mixes(mix: Mix, tmp_path: Path) -> None:
+    check_commands(mix, tmp_path)
