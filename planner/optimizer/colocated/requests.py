@@ -1,13 +1,13 @@
 """The requests of a problem as an instance knows them that prefills and decodes in one batch."""
 
 from collections.abc import Sequence
-from math import inf
 
 import numpy as np
 
+from planner.optimizer.batching import output_square
 from planner.optimizer.problem import Problem
 from planner.roofline import RequestKinds, cells
-from planner.workload import RequestAtoms, RequestMix
+from planner.workload import RequestMix
 
 N_ATOMS = 4096
 """Requests that stand for a class,"""
@@ -38,22 +38,19 @@ def loads_of(problem: Problem) -> list[tuple[float, RequestKinds]]:
             highest[shares] = max(highest.get(shares, 0.0), total / problem.mean_req_per_s)
     mixes = [spec.mix for spec in problem.classes]
     return [
-        (multiple, request_kinds([(x, m) for x, m in zip(shares, mixes, strict=True) if x > 0], n_kinds))
+        (multiple, _kinds_of_all([(x, m) for x, m in zip(shares, mixes, strict=True) if x > 0], n_kinds))
         for shares, multiple in highest.items()
     ]
 
 
-def request_kinds(
-    classes: Sequence[tuple[float, RequestMix]], n_kinds: int, threshold_tokens: float = inf
-) -> RequestKinds:
+def _kinds_of_all(classes: Sequence[tuple[float, RequestMix]], n_kinds: int) -> RequestKinds:
     """Kinds of prompts with the means of all, and the moments of their answers.
 
     Args:
         classes: shares and requests.
         n_kinds: most kinds.
-        threshold_tokens: those with more uncached tokens are left out; some have no more.
     """
-    atoms = [(share, _up_to(mix, threshold_tokens)) for share, mix in classes]
+    atoms = [(share, mix.atoms(N_ATOMS)) for share, mix in classes]
     weights = np.concatenate([share * found.weights for share, found in atoms])
     total = np.concatenate([found.total_tokens for _, found in atoms])
     cached = np.concatenate([found.cached_tokens for _, found in atoms])
@@ -63,15 +60,5 @@ def request_kinds(
     whole, held = (np.bincount(cell, weights * x, n_kinds)[kept] / mass[kept] for x in (total, cached))
     shares = sum(share for share, _ in classes)
     mean = sum(share * mix.mean_output_tokens for share, mix in classes) / shares
-    square = sum(share * _output_square(mix) for share, mix in classes) / shares
+    square = sum(share * output_square(mix) for share, mix in classes) / shares
     return RequestKinds(whole, mass[kept] / mass.sum(), max(mean, 1.0), max(square, mean**2, 1.0), held)
-
-
-def _up_to(mix: RequestMix, threshold_tokens: float) -> RequestAtoms:
-    return mix.atoms(N_ATOMS) if threshold_tokens == inf else mix.short_atoms(threshold_tokens, N_ATOMS)
-
-
-def _output_square(mix: RequestMix) -> float:
-    """Mean square of the answers; of equal ones where no more than their mean is known."""
-    outputs = mix.outputs
-    return mix.mean_output_tokens**2 if outputs is None else float(outputs.tokens**2 @ outputs.weights)
