@@ -3,22 +3,20 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from math import inf, log
+from math import inf
 from typing import Any
 
 from planner.optimizer.delays import loaded_step_s
+from planner.optimizer.network.batch_moves import excess
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.period_operation import (
     N_KINDS,
-    TINY,
     Flow,
     PeriodOperation,
     PeriodWaits,
     busy_instances,
-    late_fractions,
     link_gbps,
     period_waits,
-    slowness,
 )
 from planner.optimizer.problem import ClassSpec, LinkSpec, PoolSpec, Problem
 from planner.optimizer.resolution import whole_work_s
@@ -45,8 +43,6 @@ from planner.ties import largest_first
 from planner.units import MILLI, SECONDS_PER_HOUR
 
 PER_MILLION = 1e6
-LEAST_LATE = 1e-15
-"""Of what may be late; less counts as none."""
 CLOSE = 2e-3
 """Tolerance of a goodput where queues of batches decide;"""
 N_BINDING = 6
@@ -152,22 +148,15 @@ class Evaluation:
         return self.rate * kept
 
     def _late_excess(self, multiple: float, operations: Sequence[PeriodOperation] | None = None) -> float:
-        """Logarithm of what is late over what may be, of the class and period where it is most; 0 is just kept.
+        """How far promises are from being kept at a multiple of the demand, as `excess` has it; 0 is just kept.
 
         Args:
             multiple: of the demand [-].
             operations: periods that are looked at; None: all.
         """
-        problem, ports = self.problem, self.solution.ports
-        most = LEAST_LATE
-        for one in self.solution.operations if operations is None else operations:
-            more = one.scaled_to(one.period, [multiple] * len(problem.streams))
-            waits = period_waits(problem, more, ports)
-            for c, late in late_fractions(waits).items():
-                most = max(most, late / (problem.classes[c].late_allowed + TINY))
-            if any(ratio > 1 for ratio in slowness(waits).values()):
-                most = max(most, 1 + CLOSE)
-        return log(most)
+        some = self.solution.operations if operations is None else operations
+        more = [one.scaled_to(one.period, [multiple] * len(self.problem.streams)) for one in some]
+        return excess(self.problem, more, self.solution.ports)
 
     def _offloaded(self, p: int) -> float:
         """Rate of long prompts in a period that leave their site or go to a pool for such alone [req/s]."""
@@ -196,7 +185,8 @@ class Evaluation:
             utilization=_at_most_full(busy / n) if n else 0.0,
             usd_per_hour=None if usd is None else usd + busy * pool.busy_usd_per_hour,
             model=served_name(self.problem.scenario, pool.key),
-            **{**setup_fields(pool), "batch_limit": self._batch_limit(i)},
+            batch_limit=self._batch_limit(i),
+            **setup_fields(pool),
         )
 
     def _name(self, i: int) -> str:
@@ -493,7 +483,6 @@ def setup_fields(pool: PoolSpec) -> dict[str, Any]:
         "precision": setup.precision,
         "kv_precision": setup.kv_precision,
         "engine": setup.engine,
-        "batch_limit": rates.decode.batch if rates.decode and not pool.is_prefill else None,
         "tokens_per_pass": None if pool.batching is None else pool.batching.tokens_per_pass,
     }
 

@@ -74,7 +74,7 @@ class PoolSpec:
         return self.name if self.batching is None else self.key
 
     @property
-    def way(self) -> tuple[str | None, int | None]:
+    def layout_option(self) -> tuple[str | None, int | None]:
         """What sets it apart from others made of one pool: its layout and, of a colocated pool, tokens of a pass."""
         return self.layout, None if self.batching is None else self.batching.tokens_per_pass
 

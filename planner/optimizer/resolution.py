@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.errors import Problem as Fault
-from planner.optimizer.colocated_ways import colocated_ways
+from planner.optimizer.colocated_layouts import layout_options
 from planner.optimizer.context import context_problems
 from planner.optimizer.layout_candidates import candidates
 from planner.optimizer.problem import (
@@ -97,12 +97,12 @@ def _pools(
     for key, pool in scenario.pools.items():
         if pool.role == "colocated":
             served = [c for c in classes if c.name in scenario.classes_of(pool)]
-            kept_ways, found_ways = colocated_ways(scenario, key, served or classes)
-            looked_at += [found_ways] if pool.layouts else []
-            for way in kept_ways:
-                name = key if len(kept_ways) == 1 else f"{key} {way.layout} {way.batching.tokens_per_pass}"
-                spec = pool_spec(scenario, (key, name), pool.on_layout(way.layout), way.rates, classes)
-                yield replace(spec, batching=way.batching)
+            options, considered = layout_options(scenario, key, served or classes)
+            looked_at += [considered] if pool.layouts else []
+            for option in options:
+                name = key if len(options) == 1 else f"{key} {option.layout} {option.batching.tokens_per_pass}"
+                spec = pool_spec(scenario, (key, name), pool.on_layout(option.layout), option.rates, classes)
+                yield replace(spec, batching=option.batching)
             continue
         rates = partial(pool_rates, scenario, key, classes=classes, known=known)
         if not pool.layouts:

@@ -9,6 +9,7 @@ import numpy as np
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.layout_candidates import N_KINDS
+from planner.optimizer.network.columns import most_scale
 from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Demand, Problem
@@ -178,7 +179,9 @@ def _found_in_network(problem: Problem, time_limit_s: float, gap: float, laxer: 
     found = _found_from(problem, max(deadline - work_s(), LEAST_TIME_S), gap, laxer, start)
     if start is None or (found is not None and _is_as_good(problem, found, start)):
         return found
-    return start if found is None else replace(start, bound=found.bound)
+    # What is proven of one kind alone says nothing of both.
+    open_bound = 0.0 if problem.is_min_cost or problem.is_min_ttft else most_scale(problem)
+    return replace(start, bound=open_bound if found is None else found.bound)
 
 
 def _has_both_kinds(problem: Problem) -> bool:
@@ -202,7 +205,7 @@ def _of_one_kind(problem: Problem, time_limit_s: float, gap: float) -> Solution 
             continue  # some demand, or a stated size, needs both
         try:
             found = searched(one, ONE_KIND_PART * time_limit_s, gap)
-        except (UndecidedError, InputError):
+        except UndecidedError:
             continue
         if found is not None and (best is None or not _is_as_good(problem, best, found)):
             best = found

@@ -12,7 +12,7 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer import Outcome, Problem, outcome, planning_problem, searched
 from planner.optimizer.capacity import exact_loads
-from planner.optimizer.colocated_ways import as_run
+from planner.optimizer.colocated_layouts import as_run
 from planner.optimizer.goodput import best_goodput, capacity_under_slo
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.routes import holds_prompts
@@ -188,8 +188,8 @@ def _kept_of_network(problem: Problem, stated: Outcome, time_limit_s: float) -> 
     if problem.has_sizes_by_period:
         return None
     sizes = zip(stated.problem.pools, stated.solution.operations[0].n_instances, strict=True)
-    known = {(pool.key, pool.way): n for pool, n in sizes}
-    n_instances = [known.get((pool.key, pool.way), 0) for pool in problem.pools]
+    known = {(pool.key, pool.layout_option): n for pool, n in sizes}
+    n_instances = [known.get((pool.key, pool.layout_option), 0) for pool in problem.pools]
     kept = sized_problem(problem, n_instances, stated.solution.ports)
     if not all(any(arcs.values()) for arcs in kept.arcs):
         return 0.0

@@ -166,7 +166,7 @@ def _room(problem: Problem, solution: Solution) -> float:
 
 
 def kept_ttft_s(problem: Problem, solution: Solution) -> float:
-    """TTFT that a plan keeps for every class, at the percentile of each, over its own promise [s]: a factor on all.
+    """TTFT that a plan keeps for every class with a promise, each at its own percentile [s]; inf where none is kept.
 
     Args:
         problem: the resolved scenario; classes have promises on TTFT.
@@ -175,16 +175,15 @@ def kept_ttft_s(problem: Problem, solution: Solution) -> float:
     longest = 0.0
     for one in solution.operations:
         waits = period_waits(problem, one, solution.ports)
-        if any(
-            used > has * (1 + TINY) for used, has in zip(busy_instances(problem, one), one.n_instances, strict=True)
-        ):
+        is_full = _overload(problem, one, busy_instances(problem, one), solution.ports) > 1 + TINY
+        if is_full or max(slowness(waits).values(), default=0.0) > 1:
             return inf
         for c, spec in enumerate(problem.classes):
             streams = [q for q, stream in enumerate(problem.streams) if stream.request_class == c]
             if spec.ttft_s is None or sum(one.rate_of(q) for q in streams) <= TINY:
                 continue
             paths = waits.paths(streams)
-            if paths is None or max(slowness(waits).values(), default=0.0) > 1:
+            if paths is None:
                 return inf
             longest = max(longest, Ttft.of(paths).quantile_s(1 - spec.late_allowed))
     return longest
@@ -205,15 +204,25 @@ def soonest(problem: Problem, solution: Solution) -> tuple[float, Solution]:
     for i in used if not problem.has_sizes_by_period else ():
         for v in problem.families.get(problem.pools[i].key, (i,)):
             at = _in_use(problem, best, i)
-            most = next((one for n in _descending(problem, v) if (one := _of_size(problem, best, at, v, n))), None)
+            most = _largest(problem, best, (at, v), (1, problem.pools[v].max_instances))
             ttft_s = inf if most is None else kept_ttft_s(problem, most)
             if most is not None and ttft_s < best_s:
                 best, best_s = most, ttft_s
     return best_s, best
 
 
-def _descending(problem: Problem, pool: int) -> range:
-    return range(problem.pools[pool].max_instances, 0, -1)
+def _largest(problem: Problem, solution: Solution, ways: tuple[int, int], sizes: tuple[int, int]) -> Solution | None:
+    """The plan with the most instances within limits of the way to run a pool that takes over from another; or None.
+
+    Valid: limits on sizes are upper ones from the least size on.
+    """
+    (pool, way), (low, high) = ways, sizes
+    found = _of_size(problem, solution, pool, way, low) if low <= high else None
+    while found is not None and low < high:
+        middle = (low + high + 1) // 2
+        larger = _of_size(problem, solution, pool, way, middle)
+        found, low, high = (found, low, middle - 1) if larger is None else (larger, middle, high)
+    return found
 
 
 def _resized(problem: Problem, begun: Solution, below: Solution | None, deadline: float) -> Solution | None:
@@ -299,14 +308,11 @@ def _fewest(problem: Problem, solution: Solution, pool: int, way: int, most: flo
     each = _unit(problem, way)
     if least is None or least.objective >= most or each <= 0:
         return None
-    top = failed + ceil((most - least.objective) / each)
-    top = min(top, problem.pools[way].max_instances)
-    enough = _of_size(problem, solution, pool, way, top)
-    while enough is None and top > failed + 1:  # more than is in stock
-        top -= 1
-        enough = _of_size(problem, solution, pool, way, top)
+    top = min(failed + ceil((most - least.objective) / each), problem.pools[way].max_instances)
+    enough = _largest(problem, solution, (pool, way), (failed + 1, top))
     if enough is None or not _is_kept(problem, enough):
         return None
+    top = enough.operations[0].n_instances[way]
     while top - failed > 1:
         middle = (failed + top) // 2
         one = _of_size(problem, solution, pool, way, middle)

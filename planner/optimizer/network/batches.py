@@ -11,10 +11,7 @@ from planner.optimizer.batching import Batching, output_square
 from planner.optimizer.colocated.passes import Load, roofline_load
 from planner.optimizer.colocated.rates import full_tpot_s
 from planner.queueing import (
-    NO_WAIT,
     JoinedQueue,
-    Path,
-    Ttft,
     joined_capacity_req_per_s,
     joined_prompts,
     joined_queue,
@@ -66,14 +63,6 @@ class Batch:
     """Of which prompts are computed here, in the order of the classes of the load's prompts."""
     tpot_s: float | None
     """Limit on the mean time per token [s]."""
-
-    @cached_property
-    def idle(self) -> tuple[Ttft, ...]:
-        """Times to first token on an idle instance, part by part."""
-        prompts = self.load.prompts
-        return tuple(
-            Ttft.of([Path.of(1.0, prompts.alone_s + self.load.before_s, own, NO_WAIT)]) for own in prompts.classes
-        )
 
     @cached_property
     def full_tpot_s(self) -> float | None:

@@ -80,7 +80,7 @@ def bound_families(program: MixedIntegerProgram) -> None:
 
 
 def _choose_one_layout(program: MixedIntegerProgram, f: int, members: Sequence[int], h: int) -> None:
-    layouts = dict.fromkeys(program.problem.pools[i].way for i in members)
+    layouts = dict.fromkeys(program.problem.pools[i].layout_option for i in members)
     if len(layouts) == 1:
         return
     chosen = {layout: program.rows.column(f"layout_{f}_{h}_{j}", 0, 1, 0, True) for j, layout in enumerate(layouts)}
@@ -88,7 +88,7 @@ def _choose_one_layout(program: MixedIntegerProgram, f: int, members: Sequence[i
     for i in members:
         terms = [
             *((z, 1.0) for z in program.segment_choices[PoolSizing(i, h)].values()),
-            (chosen[program.problem.pools[i].way], -1.0),
+            (chosen[program.problem.pools[i].layout_option], -1.0),
         ]
         program.rows.row(f"use_layout_{i}_{h}", terms, high=0)
 

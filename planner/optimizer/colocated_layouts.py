@@ -1,4 +1,4 @@
-"""Ways to run a colocated pool: layouts that hold model and requests, sizes of passes, less what others dominate."""
+"""Layout options of a colocated pool: layouts that hold model and requests, with sizes of passes, undominated."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,11 +29,11 @@ from planner.ties import largest, largest_first
 
 ROUNDING = 1e-9
 MOST_KEPT = 10
-"""Ways of a pool of which plans are compared."""
+"""Options of a pool of which plans are compared."""
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class LayoutOption:
     """A layout and a size of passes."""
 
     layout: str
@@ -44,7 +44,7 @@ class Way:
 
 @dataclass(frozen=True, eq=False)
 class _Engine:
-    """A way before its facets are found."""
+    """An option before its facets are found."""
 
     layout: str
     engine: ColocatedEngine
@@ -54,8 +54,10 @@ class _Engine:
     """All requests, none of their prompts computed here."""
 
 
-def colocated_ways(scenario: Scenario, key: str, classes: Sequence[ClassSpec]) -> tuple[tuple[Way, ...], LookedAt]:
-    """Ways to run a pool, and what was looked at.
+def layout_options(
+    scenario: Scenario, key: str, classes: Sequence[ClassSpec]
+) -> tuple[tuple[LayoutOption, ...], LookedAt]:
+    """Layout options of a pool, and what was looked at.
 
     Args:
         scenario: the question.
@@ -82,9 +84,9 @@ def colocated_ways(scenario: Scenario, key: str, classes: Sequence[ClassSpec]) -
     is_timed = scenario.objective == "min-ttft" or any(c.ttft_s is not None for c in classes)
     is_joined = any(other.role == "prefill" and other.model == pool.model for other in scenario.pools.values())
     marks = np.array([list(_marks(one, is_timed, is_joined)) for one in found])
-    kept = tuple(_ways([found[i] for i in undominated_marks(marks, MOST_KEPT, ROUNDING)], classes))
+    kept = tuple(_timed_options([found[i] for i in undominated_marks(marks, MOST_KEPT, ROUNDING)], classes))
     fit = tuple(dict.fromkeys(one.layout for one in found))
-    return kept, LookedAt(key, len(tried), len(fit), tuple(dict.fromkeys(way.layout for way in kept)))
+    return kept, LookedAt(key, len(tried), len(fit), tuple(dict.fromkeys(option.layout for option in kept)))
 
 
 def as_run(scenario: Scenario, fleet: Fleet) -> Scenario:
@@ -158,21 +160,21 @@ def _marks(one: _Engine, is_timed: bool, is_joined: bool) -> Iterator[float]:
             yield float(loop.pass_s(np.array([loop.tokens_per_pass]), np.array([1.0]))[0])
 
 
-def _ways(kept: Sequence[_Engine], classes: Sequence[ClassSpec]) -> Iterator[Way]:
-    """Ways with their facets; the passes of a layout are timed once, up to the longest."""
+def _timed_options(kept: Sequence[_Engine], classes: Sequence[ClassSpec]) -> Iterator[LayoutOption]:
+    """Options with their facets; the passes of a layout are timed once, up to the longest."""
     mixes, times = [c.mix for c in classes], dict[str, PassTimes]()
     for layout in dict.fromkeys(one.layout for one in kept):
         alike = [one for one in kept if one.layout == layout]
         longest = largest(alike, lambda one: float(one.engine.served.chunk_tokens))
         times[layout] = pass_region(longest.engine, mixes).times
-    yield from (_way(one, classes, times[one.layout]) for one in kept)
+    yield from (_timed_option(one, classes, times[one.layout]) for one in kept)
 
 
-def _way(one: _Engine, classes: Sequence[ClassSpec], times: PassTimes) -> Way:
+def _timed_option(one: _Engine, classes: Sequence[ClassSpec], times: PassTimes) -> LayoutOption:
     made = batching(one.engine, [(c.share, c.mix) for c in classes], times)
     work = RequestWork.mix_of([(c.share, request_work(c.mix)) for c in classes])
     factor = 1 / one.whole.capacity_req_per_s / made.facets[0].seconds(work) if one.whole.capacity_req_per_s else 1.0
-    return Way(one.layout, _rates(one.engine), replace(made, factor=max(factor, 1.0)))
+    return LayoutOption(one.layout, _rates(one.engine), replace(made, factor=max(factor, 1.0)))
 
 
 def _rates(engine: ColocatedEngine) -> InstanceRates:
