@@ -231,3 +231,16 @@ def test_an_instance_grows_with_longer_prompts_and_stricter_promises(model: str,
 
 def test_an_instance_is_as_large_as_the_one_that_was_measured() -> None:
     assert accelerators_per_instance("prfaas-1t", "h20-141gb", "fp8", LENGTHS) == 8
+
+
+@pytest.mark.parametrize("sites", [("--one-site",), ()])
+def test_both_kinds_of_serving_are_offered_where_passes_with_prompts_can_be_timed(sites: tuple[str, ...]) -> None:
+    roles = {"prefill", "decode"}
+    timed = written(*sites, "--model", "llama-3.1-8b", "--hardware", "h100-sxm")
+    assert {pool.role for pool in timed.pools.values()} == roles | {"colocated"}
+    (colocated,) = (pool for pool in timed.pools.values() if pool.role == "colocated")
+    alike = next(pool for pool in timed.pools.values() if pool.role == "decode")
+    for key in ("site", "hardware", "layouts", "n_instances"):
+        assert getattr(colocated, key) == getattr(alike, key)
+    measured = written(*sites, "--model", "prfaas-1t", "--hardware", "h20-141gb", "--force")
+    assert {pool.role for pool in measured.pools.values()} == roles

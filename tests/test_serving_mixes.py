@@ -59,6 +59,32 @@ def test_every_mix_is_planned(mix: Mix) -> None:
     check_planned(mix)
 
 
+@pytest.mark.parametrize("n_sites", [1, 2])
+@pytest.mark.parametrize("promise", ["none", "ttft"])
+def test_a_colocated_pool_that_is_ruled_out_changes_nothing(n_sites: int, promise: str) -> None:
+    apart, both = (asked(Mix(n_sites, serving, "one", "always", promise)) for serving in ("separate", "both"))
+    ruled_out = {
+        name: pool if pool.role != "colocated" else pool.model_copy(update={"n_instances": 0})
+        for name, pool in both.pools.items()
+        if name in apart.pools or pool.role == "colocated"
+    }
+    without, with_none = (
+        outcome(one, (), LIMIT_S) for one in (apart, both.model_copy(update={"pools": apart.pools | ruled_out}))
+    )
+    for one, other in ((without, with_none), (with_none, without)):
+        assert one.objective <= other.objective * (1 + max(one.solution.gap, 1e-3))
+        assert one.objective >= other.solution.bound * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("n_sites", [1, 2])
+def test_of_both_kinds_the_plan_is_never_dearer_than_either_alone(n_sites: int) -> None:
+    kinds = {
+        serving: outcome(asked(Mix(n_sites, serving, "one", "always", "ttft")), (), LIMIT_S)
+        for serving in AXES["serving"]
+    }
+    assert kinds["both"].objective <= min(found.objective for found in kinds.values()) * (1 + 1e-3)
+
+
 def check_commands(mix: Mix, folder: Path) -> None:
     """Every command answers, or says in a message of its own why not."""
     file = folder / "mix.toml"

@@ -200,18 +200,21 @@ class _Draft:
         return self.unstated.lengths
 
     def _chip(self, name: str, option: str) -> dict[str, Any]:
-        """Accelerators of a site and how many of them make an instance; not how many where the planner may choose."""
+        """Accelerators of a site and how many of them make an instance; not how many where the planner may choose.
+
+        Where nobody measured them and the roofline can, passes with prompts and decoding sequences are timed too.
+        """
         chip: HardwareProfile = _found(hardware_profile, name, option)
         n, why, is_open = self.wanted.per_instance, "as stated", False
+        is_measured = any(one.hardware in (chip.name, *chip.aliases) for one in self.profile.measured.values())
+        is_timed = not is_measured and not missing_shapes(self.profile.architecture)
         if n is None:
             wanted = self.wanted
             n = accelerators_per_instance(self.model, name, self.precision, self._lengths(), wanted.slo_ttft)
-            is_measured = any(one.hardware in (chip.name, *chip.aliases) for one in self.profile.measured.values())
             why = "as measured" if is_measured else "holds the model and its requests; more make prefill faster"
-            has_shapes = not missing_shapes(self.profile.architecture)
-            is_open = has_shapes and not is_measured and n <= largest_instance(chip)
+            is_open = is_timed and n <= largest_instance(chip)
         seen = {"key": _toml_key(self._seen(name)), "toml": json.dumps(self._seen(name))}
-        return {"name": chip.name, **seen, "n_accelerators": n, "why": why, "is_open": is_open}
+        return {"name": chip.name, **seen, "n_accelerators": n, "why": why, "is_open": is_open, "is_timed": is_timed}
 
     def _price(self, name: str, option: str) -> dict[str, str]:
         chip: HardwareProfile = _found(hardware_profile, name, option)

@@ -59,8 +59,8 @@ def candidates(
 
 def _most_kept(scenario: Scenario) -> int:
     """Layouts of each pool, so that combinations of all are not too many."""
-    n_open = sum(pool.layouts == "auto" for pool in scenario.pools.values())
-    return max(int(MOST_COMBINATIONS ** (1 / n_open)), LEAST_KEPT)
+    n_open = sum(pool.layouts == "auto" and pool.role != "colocated" for pool in scenario.pools.values())
+    return max(int(MOST_COMBINATIONS ** (1 / max(n_open, 1))), LEAST_KEPT)
 
 
 def texts(scenario: Scenario, key: str, pool: Pool) -> Iterator[str]:

@@ -149,7 +149,10 @@ def _spans(
 
 
 def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:
-    """What a pool takes: as it says, else long prompts of any site, and short ones of its own where it decodes."""
+    """What a pool takes: as it says, else long prompts of any site, and short ones of its own where it decodes.
+
+    Beside batches with prompts it takes either, so that a plan may leave them out, or take the other prompts there.
+    """
     if pool.role == "decode":
         return ()
     if pool.role == "colocated":
@@ -160,9 +163,10 @@ def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:
     decoding = {p.site for p in alike}
     decodes = any(p.role == "decode" and p.site == pool.site for p in alike)
     leaves = any(link.from_site == pool.site and link.to_site in decoding for link in scenario.links.values())
-    if any(p.role == "colocated" and p.site == pool.site for p in alike) and not (decodes and leaves):
-        return ("long",)  # batches there take the short ones, if there are any
-    return ("long", "short") if decodes and leaves else ("short",) if decodes else ("long",)
+    has_batches = any(p.role == "colocated" and p.site == pool.site and p.n_instances != 0 for p in alike)
+    if has_batches or (decodes and leaves):
+        return ("long", "short")
+    return ("short",) if decodes else ("long",)
 
 
 def pool_rates(

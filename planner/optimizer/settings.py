@@ -14,6 +14,11 @@ class SearchSettings:
     # Branch and bound over cells of thresholds: `search`
     max_rounds: int = 30
     """Rounds of bound, plan and refinement. Most searches close the gap or run out of time before."""
+    most_stalled: int = 2
+    """Rounds in a row that moved neither bound nor plan, after which a search with colocated pools stops: facets of
+    their passes leave a gap that finer cells do not close."""
+    stalled_share: float = 1e-3
+    """Relative rise of a bound below which it did not move."""
     bound_gap_share: float = 0.25
     """Part of the target gap that the solver may leave open in a bound: the rest is left for the plan."""
     plan_gap_share: float = 0.15

@@ -231,19 +231,24 @@ def _resized(problem: Problem, begun: Solution, below: Solution | None, deadline
     best = _grown(problem, replace(begun, objective=_bill(problem, begun)), most)
     if best is None:
         return None
-    used = [i for i, pool in enumerate(problem.pools) if pool.batching and best.operations[0].n_instances[i]]
+    used = [i for i, pool in enumerate(problem.pools) if _has_options(problem, i) and best.operations[0].n_instances[i]]
     for i in used:
         for v in problem.families.get(problem.pools[i].key, (i,)):
             if work_s() < deadline:
                 best = _fewest(problem, best, _in_use(problem, best, i), v, min(best.objective, most)) or best
-    for i, pool in enumerate(problem.pools):
+    for i in range(len(problem.pools)):
         fewer: Solution | None = best
-        while pool.batching is None and fewer is not None and fewer.operations[0].n_instances[i] > 0:
+        while not _has_options(problem, i) and fewer is not None and fewer.operations[0].n_instances[i] > 0:
             best, fewer = fewer, _of_size(problem, fewer, i, i, fewer.operations[0].n_instances[i] - 1)
             if fewer is not None and not _is_kept(problem, fewer):
                 fewer = None
         best = fewer or best
     return best if best.objective < most else None
+
+
+def _has_options(problem: Problem, pool: int) -> bool:
+    spec = problem.pools[pool]
+    return spec.batching is not None or spec.key in problem.families
 
 
 def _in_use(problem: Problem, solution: Solution, pool: int) -> int:

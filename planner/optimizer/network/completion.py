@@ -55,7 +55,7 @@ def tightened_classes(state: SearchState, solution: Solution, slo_factors: list[
         solution: the plan.
         slo_factors: factor on the TTFT of the SLO of every class, shape (classes,); lowered for those that are missed.
     """
-    if state.problem.has_batches:
+    if state.problem.has_batches or state.problem.families:
         better = improved(state.problem, solution, state.best, work_s() + SETTINGS.resolve_limit_s)
         state.best = better or state.best
     broken = classes_missing_slo(state.problem, solution.operations, solution.ports)

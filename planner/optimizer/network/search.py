@@ -143,8 +143,9 @@ def _most_usd_per_hour(problem: Problem) -> float:
 
 def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: float) -> bool:
     """Bounds and plans in turn until they meet or time is up; False where there is no plan."""
-    relaxed = len(state.problem.periods) > 1
+    relaxed, n_stalled = len(state.problem.periods) > 1, 0
     for _ in range(SETTINGS.max_rounds):
+        begun = state.best
         try:
             program, found = _bound(state, gap, deadline, relaxed)
         except UndecidedError:
@@ -161,7 +162,13 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
         if not relaxed and state.gap > gap:
             _plans_from_relaxation(state, program, found, gap, deadline)
             _recreate(state, min(work_s() + SETTINGS.recreate_time_share * time_limit_s, deadline))
-        if state.gap <= gap or work_s() > deadline:
+        has_moved = relaxed or state.best is not begun or risen > SETTINGS.stalled_share * abs(state.bound)
+        n_stalled = 0 if has_moved else n_stalled + 1
+        if (
+            state.gap <= gap
+            or work_s() > deadline
+            or (state.problem.has_batches and n_stalled >= SETTINGS.most_stalled)
+        ):
             break
         if not _refine(state, program, found) and not relaxed and not was_relaxed:
             break
@@ -285,21 +292,22 @@ def _plans_from_relaxation(
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     tries, has_promise = [PlanLimits(frugal)], any(spec.ttft_s is not None for spec in state.problem.classes)
-    if has_promise:  # else nothing waits, and limits make no difference
+    can_move = can_repair(state.problem) or can_raise_rate(state.problem)
+    if has_promise and (state.problem.has_batches or state.problem.families):
+        # What programs are too strict about, `batch_moves` makes up for.
+        tries = [PlanLimits(ample), PlanLimits(frugal), PlanLimits(ample, SETTINGS.full_link_busy, late_multiple=inf)]
+    elif has_promise:  # else nothing waits, and limits make no difference
         tries = [
             PlanLimits(ample),
             PlanLimits(ample, SETTINGS.quiet_link_busy),
             PlanLimits(frugal),
             PlanLimits(ample, SETTINGS.quiet_link_busy, is_optimistic=True),
         ]
-    can_move = can_repair(state.problem) or can_raise_rate(state.problem)
-    if can_move and has_promise:
-        tries += [
-            PlanLimits(ample, SETTINGS.quiet_link_busy, late_multiple=late_multiple)
-            for late_multiple in SETTINGS.late_multiples
-        ]
-    if state.problem.has_batches and has_promise:  # what programs are too strict about, `batch_moves` makes up for
-        tries += [PlanLimits(ample, SETTINGS.full_link_busy, late_multiple=inf)]
+        if can_move:
+            tries += [
+                PlanLimits(ample, SETTINGS.quiet_link_busy, late_multiple=late_multiple)
+                for late_multiple in SETTINGS.late_multiples
+            ]
     if "instance" in state.problem.scenario.spare.survive:
         tries.insert(0, tries[0]._replace(n_spare=1))
     for limits in dict.fromkeys(tries):
