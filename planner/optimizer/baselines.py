@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from math import floor
 
 import numpy as np
@@ -22,12 +23,12 @@ from planner.optimizer.home import (
     local_prefill,
     mixed_home,
 )
-from planner.optimizer.layout_choice import on_each_layout
 from planner.optimizer.one_site import worth_listing
 from planner.optimizer.planned import Classes, Planned, planned
 from planner.optimizer.problem import Problem, requests_by_name
 from planner.optimizer.resolution import resolved
 from planner.results import Baseline, Fleet
+from planner.roofline import InstanceRates
 from planner.scenario import Objective, Pool, Routing, Scenario
 from planner.units import number
 from planner.work_clock import work_s
@@ -345,7 +346,19 @@ def homogeneous_fleets(problem: Problem) -> tuple[Problem, ...]:
         InfeasibleError: no layout of it holds the prompts.
     """
     asked = resolved(homogeneous(problem.scenario.with_open_layouts(), 0), classes=problem.classes)
-    return tuple(on_each_layout(asked))
+    return tuple(_on_each_layout(asked))
+
+
+def _on_each_layout(problem: Problem) -> Iterator[Problem]:
+    """Problems of every combination of kept layouts that holds the requests; the problem itself where none is open."""
+    choices = {found.pool: found.kept for found in problem.layouts}
+    known: dict[object, InstanceRates] = {}
+    for chosen in product(*choices.values()):
+        scenario = problem.scenario.on_layouts(dict(zip(choices, chosen, strict=True)))
+        try:
+            yield resolved(scenario, (), problem.classes, known) if chosen else problem
+        except InfeasibleError:  # prompts that fit none of these pools
+            continue
 
 
 def homogeneous_rates(fleets: Sequence[Problem], n_accelerators: NDArray[np.int64]) -> NDArray[np.float64]:

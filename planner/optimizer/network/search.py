@@ -115,23 +115,6 @@ def network_search(
     return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
 
 
-def capacity_bound(problem: Problem, time_limit_s: float) -> float | None:
-    """What no plan of one period passes, by capacity alone, as programs minimise it; None where there is no plan.
-
-    Args:
-        problem: the resolved scenario; promises on TTFT count for nothing.
-        time_limit_s: time for the one program there is to solve [s].
-
-    Raises:
-        UndecidedError: time is up without a bound.
-    """
-    unpromised = replace(problem, classes=tuple(replace(spec, slo=None) for spec in problem.classes))
-    state = _begun(unpromised, GAP_TARGET)
-    _, found = _bound(state, GAP_TARGET, work_s() + time_limit_s, relaxed=False)
-    is_nothing = found is not None and not problem.is_min_cost and found.bound >= -NOTHING
-    return None if found is None or is_nothing else found.bound
-
-
 def _most_usd_per_hour(problem: Problem) -> float:
     """What a plan of the least cost may cost, and a little for rounding; inf without a budget, or for other plans.
 
