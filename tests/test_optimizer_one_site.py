@@ -11,7 +11,7 @@ import pytest
 
 from planner.optimizer import optimize, outcome, planning_problem
 from planner.optimizer.at_hand import BEST_OF_EACH, is_same_fleet
-from planner.optimizer.colocated.opponents import COLOCATED
+from planner.optimizer.margins import COLOCATED
 from planner.optimizer.one_site import adoption, one_site_verdict, worth_listing
 from planner.report.tables import headline
 from planner.report.words import compared_ttft, status

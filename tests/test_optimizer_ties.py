@@ -1,17 +1,13 @@
 """Choices between options that differ by rounding alone: by the order of the options, not by a last digit."""
 
-from math import inf
-
 import numpy as np
 import pytest
 
 from planner.optimizer import optimize, planned_at, planning_problem, solved
 from planner.optimizer.baselines import Compared
-from planner.optimizer.colocated.passes import even_loads
 from planner.optimizer.disaggregation import disaggregation
 from planner.queueing import PassLoop, Prompts, colocated_queue
 from planner.results import Baseline
-from planner.roofline import RequestKinds
 from tests.builders import small, small_with
 from tests.test_cli_goldens import rounded
 
@@ -22,18 +18,6 @@ N_SHIFTS = 24
 def shifts() -> np.ndarray:
     """Factors that change a number in its last digits, the first not at all."""
     return 1 + np.random.default_rng(1).integers(-3, 4, N_SHIFTS) * ULP * np.r_[0, np.ones(N_SHIFTS - 1)]
-
-
-def test_passes_with_equal_parts_of_prompts_are_as_large_whatever_the_last_digits_of_a_prompt() -> None:
-    rates = {pool.name: pool.rates for pool in planning_problem(small_with({})).pools}
-    found = set()
-    for factor in shifts():
-        tokens = np.array([3_000.0, 9_000.0, 60_000.0]) * factor
-        asked = RequestKinds(tokens, np.array([0.5, 0.3, 0.2]), 50.0, 2_500.0)  # prefill takes longer than decode
-        (load,) = even_loads(rates["near"], rates["decode"], [(1.0, asked)], inf)
-        found.add(round(load.loop.tokens_per_pass, 6))
-    assert len(found) == 1
-    assert found.pop() < 0.5 * 20 * (1 + 20_000 / 49)  # far fewer than beside the largest batch, which serves no more
 
 
 def test_times_to_first_token_do_not_hang_on_the_last_digits_of_prompts() -> None:

@@ -151,15 +151,10 @@ OF_PLANS: dict[str, Meaning] = {
         "This fleet to compare with could not be planned, for the reason given. The verdict does not use it.",
         "Nothing, or change what the reason names.",
     ),
-    "colocated-layouts-left": Meaning(
-        PLAN,
-        "Colocated fleets may choose any layout that pools of their kind may, and time was too short to look at all.",
-        "Give more time with `--time-limit`, or list fewer layouts.",
-    ),
     "colocated-composed": Meaning(
         PLAN,
         "Nobody measured passes that mix prompts and decoding. Those of the colocated fleets are the sum of measured "
-        "prefill and decode times. `at_best` of the baseline has the fleet if both overlapped perfectly.",
+        "prefill and decode times. The `gap` of the baseline counts that both may overlap perfectly.",
         'Use `service_times = "roofline"` in the pools, which times mixed passes.',
     ),
     "baseline-is-plan": Meaning(

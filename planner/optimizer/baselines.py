@@ -1,19 +1,20 @@
 """Other ways to serve the same requests: one kind of accelerator, all prefill remote, none remote, the same money."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from math import floor
+from math import ceil, floor
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer.at_hand import Variant, at_hand, each_once, has_one_site, is_same_fleet
+from planner.optimizer.at_hand import Variant, at_hand, has_one_site, is_same_fleet
+from planner.optimizer.batch_doubts import batch_doubts, composed_notes
 from planner.optimizer.capacity import decode_s, threshold_loads
-from planner.optimizer.colocated.opponents import COLOCATED, colocated_opponents
 from planner.optimizer.home import (
     Requests,
     beyond_stock,
@@ -23,13 +24,14 @@ from planner.optimizer.home import (
     local_prefill,
     mixed_home,
 )
+from planner.optimizer.margins import COLOCATED
 from planner.optimizer.one_site import worth_listing
 from planner.optimizer.planned import Classes, Planned, planned
 from planner.optimizer.problem import Problem, requests_by_name
 from planner.optimizer.resolution import resolved
 from planner.results import Baseline, Fleet
 from planner.roofline import InstanceRates
-from planner.scenario import Objective, Pool, Routing, Scenario
+from planner.scenario import Objective, Pool, Routing, Scenario, asked_instance
 from planner.units import number
 from planner.work_clock import work_s
 
@@ -68,17 +70,29 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
     """
     scenario, classes = problem.scenario, problem.classes
     asked = [v for v in variants(problem, plan, names is None) if names is None or v.name in names]
-    found: list[Baseline] = []
-    notes, same, impossible, unknown = [], [], set(), set()
-    n_colocated = sum(names is None or name in names for name in COLOCATED)
+    found = compared(scenario, classes, asked, plan, deadline)
+    apart = [other for other in found.others if other.name not in COLOCATED]
+    if has_one_site(scenario):
+        apart = [*worth_listing(scenario, apart)]
+    return replace(found, others=(*apart, *(other for other in found.others if other.name in COLOCATED)))
+
+
+def compared(scenario: Scenario, classes: Classes, asked: Sequence[Variant], plan: Fleet, deadline: float) -> Compared:
+    """Fleets of variants, each planned in its part of the time; no fleet of batches twice, nor that of another name.
+
+    Args:
+        scenario: the question.
+        classes: its requests.
+        asked: the variants.
+        plan: the planned fleet.
+        deadline: `work_s()` time for all of them together; what one leaves is the others'.
+    """
+    others, notes, same = list[Baseline](), list[Note](), list[str]()
+    impossible, unknown = set[str](), set[str]()
     for i, variant in enumerate(asked):
-        share = (deadline - work_s()) / (len(asked) + n_colocated - i)
         try:
-            other = baseline_of(scenario, classes, variant, plan, work_s() + share)
-            if is_same_fleet(plan, other):
-                same.append(variant.name)
-            elif variant.name != MIXED_HOME or not any(is_same_fleet(one, other) for one in found):
-                found.append(other)
+            share = (deadline - work_s()) / (len(asked) - i)
+            other, told = _planned_beside(scenario, classes, variant, plan, work_s() + share)
         except (InputError, InfeasibleError, UndecidedError) as error:
             if isinstance(error, InfeasibleError):
                 impossible.add(variant.name)
@@ -86,19 +100,17 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
                 unknown.add(variant.name)
             if not variant.is_tried:
                 notes.append(missing(variant.name, error))
-    if has_one_site(scenario):
-        found = [*worth_listing(scenario, found)]
-    elif same:
+            continue
+        if is_same_fleet(plan, other):
+            same.append(variant.name)
+        elif variant.name not in (MIXED_HOME, *COLOCATED) or not any(is_same_fleet(one, other) for one in others):
+            others.append(other)
+            notes += [one for one in told if one not in notes]
+    if same and not has_one_site(scenario):
         notes.append(
             note("baseline-is-plan", f"compared with {', '.join(same)} nothing differs: that is the plan itself")
         )
-    together = colocated_opponents(problem, plan, deadline, names)
-    return Compared(
-        (*found, *each_once(together.others)),
-        (*notes, *together.notes),
-        frozenset(impossible) | together.impossible,
-        frozenset(unknown) | together.unknown,
-    )
+    return Compared(tuple(others), tuple(notes), frozenset(impossible), frozenset(unknown))
 
 
 def missing(name: str, error: Exception) -> Note:
@@ -107,27 +119,55 @@ def missing(name: str, error: Exception) -> Note:
     return note("no-baseline", f"no {name} to compare with: {why}")
 
 
-def baseline_of(scenario: Scenario, classes: Classes, variant: Variant, plan: Fleet, deadline: float) -> Baseline:
-    """A variant planned until a deadline, beside a plan. Raises InputError, InfeasibleError, UndecidedError."""
+def _planned_beside(
+    scenario: Scenario, classes: Classes, variant: Variant, plan: Fleet, deadline: float
+) -> tuple[Baseline, list[Note]]:
+    """A variant planned until a deadline, and what to know of it.
+
+    Raises InputError, InfeasibleError or UndecidedError.
+    """
     asked = variant.scenario()
     found = planned(asked, classes, deadline) if work_s() < deadline else None
     if found is None and work_s() >= deadline:
         raise UndecidedError("nothing was found in the time")
+    if found is None and _is_composed(asked):
+        raise UndecidedError(f"such a fleet {_failing(asked)}, unless prefill and decode overlap")
     if found is None:
         raise InfeasibleError(f"such a fleet {_failing(asked)}")
-    return Baseline(
+    gap = round(abs(found.bound - found.objective) / max(abs(found.objective), 1e-12), DECIMALS)
+    used = [pool.batching for pool in found.problem.pools if pool.batching is not None]
+    other = Baseline(
         **dict(found.fleet),
         name=variant.name,
-        title=variant.title,
+        title=variant.title.replace("{n}", str(found.fleet.n_accelerators)),
         changes=variant.changes,
         ratio=plan.most_req_per_s / found.fleet.most_req_per_s,
         beyond_stock=tuple(beyond_stock(scenario, found.fleet)),
-        gap=_gap(found),
+        gap=max([gap, *_overlap_gaps(asked, found)]),
     )
+    return other, [*batch_doubts(found.problem, found.solution, variant.name), *composed_notes(used)]
 
 
-def _gap(found: Planned) -> float:
-    return round(abs(found.bound - found.objective) / max(abs(found.objective), 1e-12), DECIMALS)
+def _is_composed(scenario: Scenario) -> bool:
+    """Whether passes with prompts are composed of what was measured apart."""
+    return any(pool.role == "colocated" and pool.service_times == "measured" for pool in scenario.pools.values())
+
+
+def _overlap_gaps(scenario: Scenario, found: Planned) -> Iterator[float]:
+    """How much better pools with prefill and decode measured apart may be, if both overlapped perfectly in one batch.
+
+    Equation:
+        n C / r - 1 of a rate r, C what an instance then serves; 1 - ceil(r / C) / n of a bill; half of a time
+    """
+    rate, sizes = found.fleet.most_req_per_s, found.solution.operations[0].n_instances
+    for pool, n in zip(found.problem.pools, sizes, strict=True):
+        most = None if pool.batching is None or not n else pool.batching.overlapped_req_per_s
+        if most and scenario.objective == "max-throughput":
+            yield max(n * most / rate - 1, 0.0)
+        elif most and scenario.objective == "min-cost":
+            yield 1 - ceil(found.fleet.throughput_req_per_s / most * (1 - 1e-9)) / n
+        elif most:
+            yield 0.5
 
 
 def _failing(scenario: Scenario) -> str:
@@ -149,6 +189,7 @@ def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Vari
     scenario, asked = problem.scenario, problem.scenario.with_open_layouts()
     requests = requests_by_name(problem.classes)
     yield from _of_one_kind(problem, plan)
+    yield from _in_batches(problem, plan)
     if not has_one_site(scenario):
         yield Variant(
             "local-prefill", "every prompt prefilled at the site that decodes it", lambda: local_prefill(asked)
@@ -187,6 +228,73 @@ def _of_one_kind(problem: Problem, plan: Fleet) -> Iterator[Variant]:
             f"the cheapest {home.hardware} fleet that serves the demand",
             lambda: homogeneous(asked, None),
         )
+
+
+def _in_batches(problem: Problem, plan: Fleet) -> Iterator[Variant]:
+    """Fleets of the accelerators that decode, which prefill and decode in one batch."""
+    scenario = problem.scenario
+    if len(decoding_sites(scenario)) > 1 or len({pool.model for pool in scenario.pools.values()}) > 1:
+        return
+    yield from of_one_pool(in_batches(scenario.with_open_layouts(), _home(scenario)), plan)
+
+
+def of_one_pool(scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
+    """Fleets of the colocated pool of a scenario alone: the cheapest, or as many accelerators and for the same bill.
+
+    Args:
+        scenario: the question, with a colocated pool.
+        plan: the planned fleet.
+    """
+    key, n, bill = scenario.colocated_pool or "", plan.n_accelerators, plan.cost.usd_per_hour
+    together = f"prefill and decode in one batch on {{n}} {scenario.pools[key].hardware}"
+    alone = partial(_alone, scenario, key)
+    if scenario.objective == "min-cost":
+        yield Variant(COLOCATED[0], f"{together}, the cheapest that serve the demand", alone)
+        return
+    yield Variant(COLOCATED[2], f"{together}, one site", partial(alone, n_accelerators=n))
+    if bill is not None and bill > 0:
+        yield Variant(COLOCATED[1], f"{together} for the whole bill of the plan", partial(alone, usd_per_hour=bill))
+
+
+def in_batches(scenario: Scenario, home: Pool) -> Scenario:
+    """The scenario with a colocated pool in the place of all others, of all layouts of its kind of accelerators there.
+
+    Args:
+        scenario: the question.
+        home: a pool that decodes.
+    """
+    alike = [p for p in scenario.pools.values() if (p.site, p.hardware) == (home.site, home.hardware)]
+    roles: tuple[Literal["prefill"], Literal["decode"]] = ("prefill", "decode")
+    is_measured = all(scenario.measured_for(home, role) is not None for role in roles)
+    is_timed = not is_measured and asked_instance(scenario, home).may_be_timed
+    listed = dict.fromkeys(
+        layout
+        for p in alike
+        for layout in (p.layouts or (p.layout or f"tp={p.accelerators_per_instance}",))
+        if p.layouts != "auto"
+    )
+    is_open = any(p.layouts == "auto" for p in alike)
+    update: dict[str, object] = {
+        "role": "colocated", "service_times": "roofline" if is_timed else "measured", "classes": (),
+    }  # fmt: skip
+    if is_timed:
+        update |= {"layout": None, "layouts": "auto" if is_open else tuple(listed)}
+    return scenario.model_copy(update={"pools": {"colocated": home.model_copy(update=update)}})
+
+
+def _alone(
+    scenario: Scenario, key: str, n_accelerators: int | None = None, usd_per_hour: float | None = None
+) -> Scenario:
+    """A colocated pool without any other: of so many accelerators, for so much, or for the demand at the least cost."""
+    free = {"n_instances": "free", "min_instances": 0, "max_instances": None}
+    pool: Pool = scenario.pools[key].model_copy(update=free)
+    stock = {} if n_accelerators is None else {pool.hardware: n_accelerators}
+    site = scenario.sites[pool.site].model_copy(update={"accelerators": stock})
+    update = {
+        "budget_usd_per_hour": usd_per_hour, "routing": Routing(), "sites": {pool.site: site}, "pools": {key: pool},
+        "links": {},
+    }  # fmt: skip
+    return scenario.model_copy(update=update)
 
 
 def _title_of_home(scenario: Scenario) -> str:

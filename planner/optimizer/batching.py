@@ -8,6 +8,7 @@ from math import ceil, inf
 import numpy as np
 
 from planner.curves import Curve, PrefillService
+from planner.optimizer.batch_loads import ComposedPasses, Engine, MeasuredEngine
 from planner.optimizer.pass_facets import PassFacet, PassRegion, RequestWork, pass_facet
 from planner.roofline import ColocatedEngine, PassTimes, Reach, linear_memory, pass_times
 from planner.workload import RequestMix
@@ -22,9 +23,14 @@ JOINED = (0.5, 0.1, 0.0)
 class Batching:
     """How instances prefill and decode in one batch, with the requests of some classes."""
 
-    engine: ColocatedEngine
+    engine: Engine
     facets: tuple[PassFacet, ...]
     """Below the seconds of every pass; the first is that of all classes together."""
+    prompts: PrefillService | None = None
+    """Measured seconds of an instance that prompts take; None: those of each facet."""
+    overlapped_req_per_s: float | None = None
+    """What an instance serves of all classes if prefill and decode, which were measured apart, overlap perfectly; None:
+    passes were timed as they are."""
     factor: float = 1.0
     """What the model of batches finds for all classes together, over the first facet."""
     known: dict[object, object] = field(default_factory=dict)
@@ -33,7 +39,7 @@ class Batching:
     @property
     def tokens_per_pass(self) -> int:
         """Most tokens of a pass on an attention replica."""
-        return self.engine.served.chunk_tokens
+        return tokens_per_pass(self.engine)
 
     def work(self, facet: PassFacet, more_token_s: float = 0.0) -> PrefillService:
         """Seconds of an instance that a prompt takes by a facet, remembered.
@@ -42,6 +48,8 @@ class Batching:
             facet: the facet.
             more_token_s: what each of its tokens takes beyond that [s].
         """
+        if self.prompts is not None:
+            return self.prompts
         key = facet, more_token_s
         if key not in self._works:
             self._works[key] = prompt_service(replace(facet, token_s=facet.token_s + more_token_s))
@@ -50,6 +58,39 @@ class Batching:
     @cached_property
     def _works(self) -> dict[tuple[PassFacet, float], PrefillService]:
         return {}
+
+
+def tokens_per_pass(engine: Engine) -> int:
+    """Most tokens of a pass on an attention replica."""
+    return engine.tokens_per_pass if isinstance(engine, MeasuredEngine) else engine.served.chunk_tokens
+
+
+def measured_batching(engine: MeasuredEngine, classes: Sequence[tuple[float, RequestMix]]) -> Batching:
+    """The batching of an instance whose prefill and decode were measured apart.
+
+    Equation:
+        seconds of a request a + b: a of its prompt by the curve, b = steps min s(B) / B over batches within the limit
+        on the time per token. If both overlapped perfectly 1 / max(a, b) requests per second were served; none where
+        the prompts that come while one sequence makes a token take longer than the limit
+
+    Args:
+        engine: the instance; its tokens per pass are chosen.
+        classes: shares and requests of the classes that it may serve.
+    """
+    service, passes = engine.prefill.occupancy, ComposedPasses(0.0, engine.decode)
+    batch = np.arange(1.0, engine.decode.batch + 1)
+    seconds = passes.step_s(batch)
+    limit_s = inf if engine.tpot_s is None else engine.tpot_s
+    kept = seconds <= limit_s
+    step_s = float((seconds[kept] / batch[kept]).min()) if kept.any() else inf
+    work = RequestWork.mix_of([(share, request_work(mix)) for share, mix in classes])
+    total = sum(share for share, _ in classes)
+    prompt_s = sum(share * float(mix.short_work(service, mix.support[1])) for share, mix in classes) / total
+    decode_s = work.steps * step_s
+    facet = PassFacet(prompt_s / max(work.new_tokens, 1e-9), 0.0, step_s, 0.0)
+    is_possible = kept.any() and prompt_s <= limit_s * work.steps
+    most = 1 / max(prompt_s, decode_s, 1e-12) if is_possible else 0.0
+    return Batching(engine, (facet,), prompts=service, overlapped_req_per_s=most)
 
 
 def batching(

@@ -5,15 +5,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.errors import InfeasibleError, InputError
-from planner.optimizer.batching import Batching, batching, pass_region, request_work
-from planner.optimizer.colocated.instances import ORDER
-from planner.optimizer.colocated.passes import TOKENS_PER_PASS
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.optimizer.batch_loads import TOKENS_PER_PASS, Engine, MeasuredEngine
+from planner.optimizer.batching import Batching, batching, measured_batching, pass_region, request_work
 from planner.optimizer.layout_candidates import texts, undominated_marks
 from planner.optimizer.network.batches import Batch, MixPart, batch_of
 from planner.optimizer.pass_facets import RequestWork
 from planner.optimizer.problem import ClassSpec, LookedAt
-from planner.optimizer.service_times import check_memory, known_tokens, times_basis
+from planner.optimizer.service_times import (
+    Decoded,
+    check_memory,
+    known_tokens,
+    least_known,
+    service_times,
+    times_basis,
+)
 from planner.results import Fleet
 from planner.roofline import (
     ColocatedEngine,
@@ -25,7 +31,7 @@ from planner.roofline import (
     roofline_prefill,
 )
 from planner.scenario import Pool, Scenario, asked_instance, at_pool
-from planner.ties import largest, largest_first
+from planner.ties import largest
 
 ROUNDING = 1e-9
 MOST_KEPT = 10
@@ -36,7 +42,7 @@ MOST_KEPT = 10
 class LayoutOption:
     """A layout and a size of passes."""
 
-    layout: str
+    layout: str | None
     rates: InstanceRates
     """Prefill alone, on an idle instance."""
     batching: Batching
@@ -46,8 +52,11 @@ class LayoutOption:
 class _Engine:
     """An option before its facets are found."""
 
-    layout: str
-    engine: ColocatedEngine
+    layout: str | None
+    n_accelerators: int
+    engine: Engine
+    rates: InstanceRates
+    """Prefill alone, on an idle instance."""
     whole: Batch
     """All requests, all of their prompts computed here."""
     joined: Batch
@@ -73,8 +82,10 @@ def layout_options(
     found: list[_Engine] = []
     refused: InputError | InfeasibleError | None = None
     for layout in tried:
+        on = pool.on_layout(layout)
         try:
-            found += _of_layout(scenario, key, pool, layout, classes)
+            made = _composed if pool.service_times == "measured" else _of_layout
+            found += made(scenario, key, on, classes)
         except (InputError, InfeasibleError) as error:
             if pool.layouts != "auto":
                 raise
@@ -84,9 +95,10 @@ def layout_options(
     is_timed = scenario.objective == "min-ttft" or any(c.ttft_s is not None for c in classes)
     is_joined = any(other.role == "prefill" and other.model == pool.model for other in scenario.pools.values())
     marks = np.array([list(_marks(one, is_timed, is_joined)) for one in found])
-    kept = tuple(_timed_options([found[i] for i in undominated_marks(marks, MOST_KEPT, ROUNDING)], classes))
-    fit = tuple(dict.fromkeys(one.layout for one in found))
-    return kept, LookedAt(key, len(tried), len(fit), tuple(dict.fromkeys(option.layout for option in kept)))
+    kept = [found[i] for i in undominated_marks(marks, MOST_KEPT, ROUNDING)]
+    options = tuple(_with_facets(kept, classes))
+    fit, chosen = (tuple(dict.fromkeys(one.layout for one in some if one.layout)) for some in (found, kept))
+    return options, LookedAt(key, len(tried), len(fit), chosen)
 
 
 def as_run(scenario: Scenario, fleet: Fleet) -> Scenario:
@@ -105,15 +117,13 @@ def as_run(scenario: Scenario, fleet: Fleet) -> Scenario:
     return found.model_copy(update={"pools": {**found.pools, **passes}}) if passes else found
 
 
-def _of_layout(
-    scenario: Scenario, key: str, pool: Pool, layout: str | None, classes: Sequence[ClassSpec]
-) -> Iterator[_Engine]:
-    on = pool.on_layout(layout)
+def _of_layout(scenario: Scenario, key: str, on: Pool, classes: Sequence[ClassSpec]) -> Iterator[_Engine]:
+    """Sizes of passes on one layout, as the roofline times them."""
     try:
         engine = colocated_engine(asked_instance(scenario, on.on_passes(None)))
         served = engine.served
         check_memory(key, served)
-        _check_room(key, engine, classes)
+        _check_room(key, engine.served.layout.n_accelerators, served.longest_request, classes)
         if served.layout.pp_size > 1:
             what = f"layout {served.layout} has pipeline stages, whose overlapping passes are not modelled in one batch"
             raise InputError(scenario.problem(("pools", key), what, "a layout with pp=1"))
@@ -122,33 +132,65 @@ def _of_layout(
             raise InputError(scenario.problem(("pools", key), what, "no draft_tokens of its model"))
     except InputError as error:
         raise InputError(at_pool(scenario, key, error.problems)) from None
-    own = served.chunk_tokens
-    for tokens in pool.pass_sizes or (own, *(t for t in TOKENS_PER_PASS if t < own)):
+    own, rates = served.chunk_tokens, _rates(engine)
+    for tokens in on.pass_sizes or (own, *(t for t in TOKENS_PER_PASS if t < own)):
         sized = replace(engine, served=replace(served, chunk_tokens=tokens))
-        whole, joined = (_of_all(sized, classes, is_joined) for is_joined in (False, True))
-        yield _Engine(str(served.layout), sized, whole, joined)
+        yield _Engine(str(served.layout), served.layout.n_accelerators, sized, rates, *_of_all(sized, classes))
 
 
-def _check_room(key: str, engine: ColocatedEngine, classes: Sequence[ClassSpec]) -> None:
-    room, longest = engine.served.longest_request, max(c.mix.longest_tokens() for c in classes)
+def _composed(scenario: Scenario, key: str, on: Pool, classes: Sequence[ClassSpec]) -> Iterator[_Engine]:
+    """Sizes of passes on one layout of which prefill and decode were measured apart."""
+    update = {"role": "decode", "tokens_per_pass": None, "layouts": ()}
+    decode = on.model_copy(update=update)
+    prefill = decode.model_copy(update={"role": "prefill", "tpot_ms": None, "prompts": "short"})
+    hardware, decoded = scenario.hardware_of(on), Decoded.of([(c.share, c.mix) for c in classes])
+    decoding, prefilling = (service_times(scenario, key, pool, hardware, decoded) for pool in (decode, prefill))
+    if prefilling.prefill is None or decoding.decode is None:
+        raise InputError(scenario.problem(("pools", key), "has no prefill or decode times", "both, measured"))
+    longest = min(decoding.longest_tokens, prefilling.longest_tokens)
+    _check_room(key, on.accelerators_per_instance, longest, classes)
+    rates = replace(
+        prefilling,
+        basis=least_known((decoding.basis, prefilling.basis)),
+        setup=decoding.setup,
+        longest_tokens=longest,
+    )
+    limit = asked_instance(scenario, decode).longest_step_s
+    limit_s = None if limit is None else limit * decode.time_factor
+    engines = [
+        MeasuredEngine(prefilling.prefill, decoding.decode, on.accelerators_per_instance, tokens, limit_s)
+        for tokens in TOKENS_PER_PASS
+    ]
+    found = [_Engine(on.layout, one.n_accelerators, one, rates, *_of_all(one, classes)) for one in engines]
+    if not any(one.whole.capacity_req_per_s for one in found):
+        what = "not one sequence beside prompts keeps the limit on the time per token"
+        if measured_batching(engines[0], [(c.share, c.mix) for c in classes]).overlapped_req_per_s:
+            raise UndecidedError(f"{what}, unless prefill and decode overlap")
+        raise InfeasibleError(what)
+    yield from (one for one in found if one.whole.capacity_req_per_s)
+
+
+def _check_room(key: str, n_accelerators: int, room: float, classes: Sequence[ClassSpec]) -> None:
+    longest = max(c.mix.longest_tokens() for c in classes)
     if longest > room:
         raise InfeasibleError(
-            f"pools.{key}: {engine.served.layout.n_accelerators} accelerators hold prompts of up to {room:,.0f} tokens "
-            f"beside the weights, and some have {longest:,.0f}; what would do: more accelerators per instance, or "
+            f"pools.{key}: {n_accelerators} accelerators hold prompts of up to {room:,.0f} tokens beside the weights, "
+            f"and some have {longest:,.0f}; what would do: more accelerators per instance, or "
             'kv_precision = "fp8" of the model'
         )
 
 
-def _of_all(engine: ColocatedEngine, classes: Sequence[ClassSpec], is_joined: bool) -> Batch:
+def _of_all(engine: Engine, classes: Sequence[ClassSpec]) -> tuple[Batch, Batch]:
+    """All requests: with all of their prompts computed, and with none."""
     total = sum(c.share for c in classes)
     parts = tuple(MixPart(c, None, 0.0, spec.share / total) for c, spec in enumerate(classes))
     mixes = [spec.mix for spec in classes]
-    return batch_of(mixes, engine, () if is_joined else parts, parts if is_joined else ())
+    return batch_of(mixes, engine, parts, ()), batch_of(mixes, engine, (), parts)
 
 
 def _marks(one: _Engine, is_timed: bool, is_joined: bool) -> Iterator[float]:
     """What is the better the less of it there is: work, accelerators, and where times are promised seconds."""
-    a = float(one.engine.served.layout.n_accelerators)
+    a = float(one.n_accelerators)
     yield a / max(one.whole.capacity_req_per_s, 1e-12)
     yield a
     if is_joined:
@@ -160,21 +202,25 @@ def _marks(one: _Engine, is_timed: bool, is_joined: bool) -> Iterator[float]:
             yield float(loop.pass_s(np.array([loop.tokens_per_pass]), np.array([1.0]))[0])
 
 
-def _timed_options(kept: Sequence[_Engine], classes: Sequence[ClassSpec]) -> Iterator[LayoutOption]:
+def _with_facets(kept: Sequence[_Engine], classes: Sequence[ClassSpec]) -> Iterator[LayoutOption]:
     """Options with their facets; the passes of a layout are timed once, up to the longest."""
-    mixes, times = [c.mix for c in classes], dict[str, PassTimes]()
-    for layout in dict.fromkeys(one.layout for one in kept):
-        alike = [one for one in kept if one.layout == layout]
-        longest = largest(alike, lambda one: float(one.engine.served.chunk_tokens))
-        times[layout] = pass_region(longest.engine, mixes).times
-    yield from (_timed_option(one, classes, times[one.layout]) for one in kept)
-
-
-def _timed_option(one: _Engine, classes: Sequence[ClassSpec], times: PassTimes) -> LayoutOption:
-    made = batching(one.engine, [(c.share, c.mix) for c in classes], times)
-    work = RequestWork.mix_of([(c.share, request_work(c.mix)) for c in classes])
-    factor = 1 / one.whole.capacity_req_per_s / made.facets[0].seconds(work) if one.whole.capacity_req_per_s else 1.0
-    return LayoutOption(one.layout, _rates(one.engine), replace(made, factor=max(factor, 1.0)))
+    mixes, longest, times = [c.mix for c in classes], dict[str | None, ColocatedEngine](), dict[str | None, PassTimes]()
+    for one in kept:
+        if isinstance(one.engine, ColocatedEngine):
+            most = longest.setdefault(one.layout, one.engine)
+            longest[one.layout] = largest((most, one.engine), lambda engine: float(engine.served.chunk_tokens))
+    for layout, engine in longest.items():
+        times[layout] = pass_region(engine, mixes).times
+    shares = [(c.share, c.mix) for c in classes]
+    work = RequestWork.mix_of([(share, request_work(mix)) for share, mix in shares])
+    for one in kept:
+        if isinstance(one.engine, ColocatedEngine):
+            made = batching(one.engine, shares, times[one.layout])
+        else:
+            made = measured_batching(one.engine, shares)
+        most_req_per_s = one.whole.capacity_req_per_s
+        factor = 1 / most_req_per_s / made.facets[0].seconds(work) if most_req_per_s else 1.0
+        yield LayoutOption(one.layout, one.rates, replace(made, factor=max(factor, 1.0)))
 
 
 def _rates(engine: ColocatedEngine) -> InstanceRates:
@@ -185,7 +231,7 @@ def _rates(engine: ColocatedEngine) -> InstanceRates:
         kv_bytes=kv_bytes_curve(served.cached_model, served.kv_precision),
         decode=None,
         n_layers=served.model.architecture.n_layers,
-        basis=largest_first((times_basis(served, used, role) for role in ("prefill", "decode")), ORDER.index)[0],
+        basis=least_known(times_basis(served, used, role) for role in ("prefill", "decode")),
         stack=used.name,
         setup=Setup.of(served, used.name),
         longest_tokens=served.longest_request,

@@ -2,8 +2,7 @@
 
 from planner.notes import Note, note
 from planner.optimizer.baselines import Compared
-from planner.optimizer.colocated.opponents import COLOCATED
-from planner.optimizer.margins import figures, is_fair, judged_by, margins
+from planner.optimizer.margins import COLOCATED, figures, is_fair, judged_by, margins
 from planner.optimizer.one_site import WORTHWHILE
 from planner.results import Baseline, Disaggregation, Fleet
 from planner.scenario import Scenario, uneven_arrivals
@@ -38,7 +37,7 @@ def disaggregation(scenario: Scenario, plan: Fleet, gap: float, compared: Compar
     rivals = [other for other in judged if is_fair(scenario, plan, other)]
     can_be_had = [other for other in rivals if not other.beyond_stock] or rivals
     if can_be_had:
-        best = largest(can_be_had, lambda other: -_margins(scenario, plan, gap, other)[1])
+        best = largest(can_be_had, lambda other: -margins(scenario, plan, gap, other)[1])
         return _against(scenario, plan, gap, best, bool(compared.unknown & set(COLOCATED)))
     if compared.unknown & set(COLOCATED):
         because = "Not decided: it is not known what a colocated fleet would do, for the reason in the notes."
@@ -125,23 +124,10 @@ def _ends(is_rate: bool, ours: tuple[float, float], theirs: tuple[float, float])
     return 1 - other / (mine * max(1 - gap, 1e-9)), 1 - other * (1 - other_gap) / mine
 
 
-def _margins(scenario: Scenario, plan: Fleet, gap: float, other: Baseline) -> tuple[float, float, float]:
-    """The margin, and the least and greatest that it may be within bounds and band."""
-    margin, low, high = margins(scenario, plan, gap, other)
-    if other.at_best is None:
-        return margin, low, high
-    best = other.at_best
-    bill = other.cost.model_copy(update={"usd_per_hour": best.usd_per_hour})
-    update = {"max_throughput_req_per_s": best.most_req_per_s, "cost": bill, "latency": best.latency}
-    if other.goodput_req_per_s is not None:
-        update["goodput_req_per_s"] = best.most_req_per_s
-    return margin, min(low, margins(scenario, plan, gap, other.model_copy(update=update))[1]), high
-
-
 def _against(scenario: Scenario, plan: Fleet, gap: float, other: Baseline, is_open: bool) -> Disaggregation:
-    margin, low, high = _margins(scenario, plan, gap, other)
+    margin, low, high = margins(scenario, plan, gap, other)
     is_worth, is_clear = margin > WORTHWHILE, not low <= WORTHWHILE < high
-    said = f"{figures(scenario, plan, other)}{_band(scenario, other)}{_slower(scenario, plan, other)}"
+    said = f"{figures(scenario, plan, other)}{_slower(scenario, plan, other)}"
     if not is_clear or (is_worth and is_open):
         why = "which is within what is known of the two" if not is_clear else "but others were not found in the time"
         text = f"Not decided: with prefill and decode apart the plan {said}, {why}."
@@ -157,20 +143,6 @@ def _against(scenario: Scenario, plan: Fleet, gap: float, other: Baseline, is_op
         margin_fraction=round(margin, DECIMALS),
         opponent=other.name,
     )
-
-
-def _band(scenario: Scenario, other: Baseline) -> str:
-    """What the opponent would do if its passes were as short as they may be."""
-    best = other.at_best
-    if best is None:
-        return ""
-    if scenario.objective == "min-cost":
-        does = f"{number(best.usd_per_hour, 4)} USD/h"
-    elif scenario.objective == "min-ttft":
-        does = f"{number(best.latency.ttft_mean_s)} s on average"
-    else:
-        does = f"{number(best.most_req_per_s)} req/s"
-    return f" ({does} if prefill and decode overlapped perfectly)"
 
 
 def _slower(scenario: Scenario, plan: Fleet, other: Baseline) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.baselines import baselines
-from planner.optimizer.colocated.doubted import by_run_alone
-from planner.optimizer.colocated.opponents import COLOCATED
+from planner.optimizer.batch_doubts import batch_doubts
+from planner.optimizer.colocated_baselines import colocated_baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
 from planner.optimizer.disaggregation import apart_instead, disaggregation, without_bursts
@@ -18,6 +18,7 @@ from planner.optimizer.free_routing import free_routing
 from planner.optimizer.goodput import MOST_BUSY
 from planner.optimizer.infeasibility import Trials, infeasible
 from planner.optimizer.layout_choice import LAYOUTS_PART, layout_notes, planning_problem
+from planner.optimizer.margins import COLOCATED
 from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem, requests_by_name
@@ -245,8 +246,6 @@ def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_L
     fleet, scenario = Fleet(**answer.fleet()), problem.scenario
     until = work_s() + limit.part_s(BASELINES_PART)
     if problem.has_batches:
-        from planner.optimizer.colocated_baselines import colocated_baselines  # loads where it is asked for
-
         compared, judge = colocated_baselines(scenario, problem.classes, fleet, until), apart_instead
     else:
         compared, judge = baselines(problem, fleet, until), disaggregation
@@ -355,13 +354,7 @@ def _batch_notes(problem: Problem, solution: Solution) -> Iterator[Note]:
     if is_timed and any(c.arrival_scv != 1.0 for c in problem.classes):
         what = "waits for the batches of colocated pools are those of independent users, and requests arrive otherwise"
         yield note("batches-without-bursts", f"{what}: a run alone says whether the promise is kept")
-    found: dict[Note, None] = {}
-    for period in evaluation(problem, solution).evaluated:
-        for i in period.batches:
-            queue, pool = period.batch_queue(i), problem.pools[i]
-            said = by_run_alone(None if queue is None else queue.queue, pool.rates.setup.layout, pool.key)
-            found |= dict.fromkeys(said)
-    yield from found
+    yield from batch_doubts(problem, solution)
 
 
 def _unknown_wait(problem: Problem) -> Note:

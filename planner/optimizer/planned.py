@@ -29,6 +29,8 @@ class Planned:
     objective: float
     """Highest rate or goodput [req/s], bill [USD/h], or TTFT at the percentile asked for [s]."""
     bound: float
+    problem: Problem
+    solution: Solution
 
 
 def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool = False) -> Planned | None:
@@ -52,7 +54,9 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
     if found is None:
         return None
     unit = unit_of(problem)
-    return Planned(Fleet(**evaluation(problem, found).fleet()), found.objective * unit, found.bound * unit)
+    return Planned(
+        Fleet(**evaluation(problem, found).fleet()), found.objective * unit, found.bound * unit, problem, found
+    )
 
 
 def _any(problem: Problem, time_limit_s: float) -> Solution | None:

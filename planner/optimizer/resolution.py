@@ -380,8 +380,8 @@ def most_for_demand(problem: Problem, index: int) -> int:
 
 def whole_work_s(pool: PoolSpec, mix: RequestMix, rule: CapacityRule = "expected-work") -> float:
     """Instance-seconds per request if a pool took every request of a class; by the mean length at most [s]."""
-    if pool.batching is not None:
-        return pool.decode_s(mix) + float(mix.short_work(pool.work, mix.support[1]))
+    if pool.batching is not None:  # batches take longer than passes do at the least
+        return pool.batching.factor * (pool.decode_s(mix) + float(mix.short_work(pool.work, mix.support[1])))
     if pool.rates.decode is not None and not pool.is_prefill:
         return pool.decode_s(mix)
     if pool.rates.prefill is None:

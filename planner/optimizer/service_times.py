@@ -1,6 +1,6 @@
 """Service times of a pool's instances: somebody's figures where there are any, else the roofline."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -233,6 +233,15 @@ def known_tokens(used: Stack) -> tuple[float, float]:
         return 0.0, float("inf")
     low, high = used.calibration.input_tokens
     return float(low), float(high)
+
+
+BASES: tuple[RatesBasis, ...] = ("measured", "calibrated", "inferred", "datasheet")
+"""Of what times rest on, the best known first."""
+
+
+def least_known(bases: Iterable[RatesBasis]) -> RatesBasis:
+    """Of what several times rest on that which is known least."""
+    return max(bases, key=BASES.index)
 
 
 def times_basis(served: ServedModel, used: Stack, role: str) -> RatesBasis:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from planner.optimizer.at_hand import has_one_site
 from planner.optimizer.baselines import Compared
-from planner.optimizer.colocated.opponents import COLOCATED
 from planner.optimizer.disaggregation import COLOCATED_ALONE
-from planner.optimizer.margins import HOMOGENEOUS, figures, is_fair, margin_key, margins, ttft_s
+from planner.optimizer.margins import COLOCATED, HOMOGENEOUS, figures, is_fair, margin_key, margins, ttft_s
 from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
 from planner.optimizer.planned import Classes
 from planner.optimizer.problem import requests_by_name

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from planner.results.live import Live, LiveCheck, LiveLine, LiveMachine, LivePass, LiveRepeat, LiveTtft
     from planner.results.live_file import live_from
     from planner.results.plan import (
-        AtBest,
         Baseline,
         ClassPlan,
         Cost,
@@ -174,7 +173,6 @@ _LAZY = {
     "LiveRepeat": "live",
     "LiveTtft": "live",
     "live_from": "live_file",
-    "AtBest": "plan",
     "Baseline": "plan",
     "Bottleneck": "bottleneck",
     "ClassPlan": "plan",
@@ -267,7 +265,6 @@ __all__ = [
     "ALL_LEAVE",
     "AcceleratorMemory",
     "Against",
-    "AtBest",
     "Baseline",
     "BindChange",
     "Bottleneck",

@@ -334,16 +334,6 @@ class Fleet(StrictModel):
         return sum(pool.n_accelerators for pool in self.pools)
 
 
-class AtBest(StrictModel):
-    """What a fleet does where prefill and decode overlap perfectly: the upper end of a band."""
-
-    n_instances: Counted
-    most_req_per_s: Quantity
-    """The most it serves as asked [1/s]."""
-    usd_per_hour: Quantity | None
-    latency: Latency
-
-
 class Baseline(Fleet):
     """Another way to serve the same requests."""
 
@@ -356,9 +346,8 @@ class Baseline(Fleet):
     beyond_stock: tuple[str, ...] = ()
     """What it takes more of than the scenario says can be had, each with what it takes; no verdict rests on such."""
     gap: Signed = 0.0
-    """Relative distance of its objective to a proven bound [-]."""
-    at_best: AtBest | None = None
-    """Of a colocated fleet whose passes are composed of measured times, which take these to follow one another."""
+    """Relative distance of its objective to a proven bound [-]; of passes that are composed of measured prefill and
+    decode times at least what perfect overlap of both would gain."""
 
 
 class Sweep(StrictModel):

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.optimizer.batch_loads import Engine, Load, load_of
 from planner.optimizer.batching import Batching, output_square
-from planner.optimizer.colocated.passes import Load, roofline_load
-from planner.optimizer.colocated.rates import full_tpot_s
 from planner.queueing import (
     JoinedQueue,
+    colocated_capacity_req_per_s,
     joined_capacity_req_per_s,
     joined_prompts,
     joined_queue,
+    kept_full,
+    steady_pass_s,
 )
-from planner.roofline import ColocatedEngine, RequestKinds, cells
+from planner.roofline import RequestKinds, cells
 from planner.work_clock import spend
 from planner.workload import RequestAtoms, RequestMix
 
@@ -188,7 +190,7 @@ def remembered_batch(
 
 
 def batch_of(
-    mixes: Sequence[RequestMix], engine: ColocatedEngine, own: tuple[MixPart, ...], joined: tuple[MixPart, ...]
+    mixes: Sequence[RequestMix], engine: Engine, own: tuple[MixPart, ...], joined: tuple[MixPart, ...]
 ) -> Batch:
     """The batch of parts of classes.
 
@@ -203,12 +205,32 @@ def batch_of(
     """
     everyone, _ = request_kinds([(mixes[p.request_class], p) for p in (*own, *joined)])
     prompts, classes = request_kinds([(mixes[p.request_class], p) for p in own]) if own else (None, ())
-    load = roofline_load(engine, prompts, everyone)
+    load = load_of(engine, prompts, everyone)
     load = replace(load, prompts=replace(load.prompts, classes=classes))
     computed, limit_s = sum(p.share for p in own), engine.tpot_s
     joining = min(max(1 - computed, 0.0), 1.0) if joined else 0.0
     capacity = joined_capacity_req_per_s(load.loop, load.prompts, joining, np.inf if limit_s is None else limit_s)
     return Batch(load, joining, capacity, own, limit_s)
+
+
+def full_tpot_s(load: Load, tpot_s: float | None) -> float | None:
+    """Time per token at the capacity, of the smallest batch that reaches it [s]; None without a second token.
+
+    Args:
+        load: what an instance gets.
+        tpot_s: longest mean time per token; None: any [s].
+    """
+    limit_s = np.inf if tpot_s is None else tpot_s
+    if load.prompts.decoded_tokens <= 0:
+        return None
+    batch = np.arange(1.0, load.loop.most_running + 1)
+    seconds = steady_pass_s(load.loop, load.prompts, batch)
+    rate = batch / (load.prompts.decoded_tokens * seconds)
+    most = colocated_capacity_req_per_s(load.loop, load.prompts, limit_s)
+    if load.loop.preemption is not None and (kept := kept_full(load.loop, load.prompts))[0] <= most:
+        return kept[1]
+    reached = np.flatnonzero((rate >= most * (1 - 1e-3)) & (seconds <= limit_s))
+    return float(seconds[reached[0]]) if len(reached) else None
 
 
 def request_kinds(parts: Sequence[tuple[RequestMix, MixPart]]) -> tuple[RequestKinds, tuple[np.ndarray, ...]]:

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from planner.errors import InputError
-from planner.optimizer.colocated.passes import preemption_of
+from planner.optimizer.batch_loads import preemption_of
 from planner.profiles import HardwareProfile, ModelProfile, Speculation
 from planner.queueing import PassLoop, Preemption, Prompts, colocated_capacity_req_per_s
 from planner.results import ConsideredWay

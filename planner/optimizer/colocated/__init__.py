@@ -1,1 +1,0 @@
-"""Instances that prefill and decode in one batch, beside a plan: what they serve within its promises."""
