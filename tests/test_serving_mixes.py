@@ -1,5 +1,6 @@
 """Any mix of sites, serving, requests, periods and promises is planned: a pairwise cover, and all commands on a few."""
 
+import json
 from itertools import combinations
 from pathlib import Path
 
@@ -120,3 +121,21 @@ def test_every_command_answers(mix: Mix, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mix", ALSO_ANSWERED, ids=lambda mix: "-".join(map(str, mix)))
 def test_every_command_answers_on_larger_mixes(mix: Mix, tmp_path: Path) -> None:
     check_commands(mix, tmp_path)
+
+
+def test_a_fleet_that_stands_is_named_by_the_pools_of_the_scenario_whatever_options_they_have(tmp_path: Path) -> None:
+    """The file of a plan, and one by hand with instances of both kinds."""
+    file, plan, hand = (tmp_path / name for name in ("mix.toml", "plan.json", "hand.toml"))
+    file.write_text(written(Mix(1, "both", "one", "always", "ttft")))
+    asked_for = ("optimize", str(file), "--no-run", "--format", "json", "--time-limit", "10")
+    first = CliRunner().invoke(app, asked_for)
+    plan.write_text(first.stdout)
+    hand.write_text("[pools]\nhome-prefill = 2\nhome-decode = 1\nhome-colocated = 1\n")
+    stands = {}
+    for stated in (plan, hand):
+        done = CliRunner().invoke(app, (*asked_for, "--current", str(stated)))
+        assert done.exit_code == 0, (done.output[-500:], done.exception)
+        stands[stated.name] = json.loads(done.stdout)["current"]["stay"]
+    assert stands["plan.json"]["holds"]
+    assert stands["plan.json"]["usd_per_hour"] == pytest.approx(json.loads(first.stdout)["cost"]["usd_per_hour"])
+    assert stands["hand.toml"]["n_instances"] == {"home-prefill": 2, "home-decode": 1, "home-colocated": 1}

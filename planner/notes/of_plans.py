@@ -206,6 +206,11 @@ OF_PLANS: dict[str, Meaning] = {
         "The file of the fleet that stands leaves out a pool of the scenario. It counts as having no instances.",
         "Add the pool to the file.",
     ),
+    "other-layout-stands": Meaning(
+        "optimize --current",
+        "A pool stands on another layout than the plan runs it on. What stands is counted as if it ran on the plan's.",
+        "Nothing if you mean to run it so; else fix `layout` of the pool in the scenario.",
+    ),
     "links-not-named": Meaning(
         "optimize --current",
         "The file of the fleet that stands has no links. The links of the plan are taken to stand already.",

@@ -117,9 +117,10 @@ class LoadedPaths:
         operation, rates = self.period.operation, dict[int, float]()
         for d in operation.decodings:
             if d.stream == stream and d.req_per_s > 0:
-                rates[d.pool] = d.req_per_s - own_rate(self.problem, operation, d.pool, stream)
-        total = sum(rates.values())
-        return [(pool, rate / total) for pool, rate in rates.items() if rate > ROUNDING * total]
+                own = own_rate(self.problem, operation, d.pool, stream)
+                rates[d.pool] = max(d.req_per_s - own, 0.0)
+        kept = {pool: rate for pool, rate in rates.items() if rate > ROUNDING * sum(rates.values())}
+        return [(pool, rate / sum(kept.values())) for pool, rate in kept.items()]
 
     def _in_batch(self, flow: Flow, share: float) -> list[Path] | None:
         """Paths of prompts that a colocated pool computes; None where its batches have no steady state."""

@@ -1,7 +1,7 @@
 """The fleet that stands, read from a file: instances by pool, or the answer of `planner optimize`."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +52,8 @@ class StatedFleet:
 
     file: Document
     fleet: FleetFile
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    """Layouts of its pools, where they are known."""
 
 
 def stated_fleet(path: Path) -> StatedFleet:
@@ -60,7 +62,7 @@ def stated_fleet(path: Path) -> StatedFleet:
     is_json = path.suffix == ".json" or (path.suffix != ".toml" and text.lstrip()[:1] == "{")
     file = JsonFile(str(path), text, ALLOWED) if is_json else TomlFile(str(path), text)
     if isinstance(file.data, Mapping) and file.data.get("schema") == PLAN:
-        return StatedFleet(file, _of_plan(plan_from(text, str(path))))
+        return _of_plan(file, plan_from(text, str(path)))
     return StatedFleet(file, file.record(FleetFile, _nested(file)))
 
 
@@ -75,7 +77,7 @@ def standing_fleet(named: StatedFleet, problem: Problem) -> Standing:
         InputError: the file names what the question does not have.
     """
     file, stated = named.file, named.fleet
-    pools = [pool.name for pool in problem.pools]
+    pools = [pool.key for pool in problem.pools]
     links = [link.name for link in problem.links]
     table = ("pools",) if isinstance(file.data, Mapping) and "pools" in file.data else ()
     faults = [
@@ -90,7 +92,7 @@ def standing_fleet(named: StatedFleet, problem: Problem) -> Standing:
         n_instances=tuple(stated.pools.get(name, 0) for name in pools),
         ports=tuple(ports[name] or () for name in links) if stated.links else None,
         threshold_tokens=stated.threshold_tokens,
-        unnamed=tuple(name for name in pools if name not in stated.pools),
+        unnamed=tuple(name for name in dict.fromkeys(pools) if name not in stated.pools),
     )
 
 
@@ -108,12 +110,16 @@ def _nested(file: Document) -> dict[str, Any]:
     return data
 
 
-def _of_plan(plan: Plan) -> FleetFile:
-    return FleetFile(
-        pools={pool.name: pool.n_instances for pool in plan.pools},
+def _of_plan(file: Document, plan: Plan) -> StatedFleet:
+    sizes: dict[str, int] = {}
+    for pool in plan.pools:
+        sizes[pool.key] = sizes.get(pool.key, 0) + pool.n_instances
+    fleet = FleetFile(
+        pools=sizes,
         links={link.name: link.capacity_gbps for link in plan.links},
         threshold_tokens=None if plan.threshold_tokens is None else max(plan.threshold_tokens, 0.0),
     )
+    return StatedFleet(file, fleet, {pool.key: pool.layout for pool in plan.pools if pool.layout and pool.n_instances})
 
 
 def _unknown(

@@ -10,7 +10,9 @@ from typing import Any
 from planner.errors import InputError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer import Problem, planning_problem, posed, searched, shadow_prices, within
+from planner.optimizer import Problem, on_any_layout, planning_problem, posed, searched, shadow_prices, within
+from planner.optimizer.batch_loads import TOKENS_PER_PASS
+from planner.optimizer.colocated_layouts import as_run
 from planner.optimizer.problem import PoolSpec
 from planner.optimizer.schedule import schedule_of
 from planner.results import Bottleneck, Current, Fleet, Order, Plan, PoolSchedule, Step, WayOn
@@ -60,7 +62,7 @@ def current_fleet(
         UndecidedError: what the fleet that stands serves was not found out in the time.
     """
     say(f"{scenario.name}: what stands")
-    problem = planning_problem(scenario, data_dirs)
+    problem = planning_problem(_on_layouts_of(scenario, plan), data_dirs)
     _check_roles(problem)
     standing = standing_fleet(asked.stated, problem)
     fleets = Fleets(problem, work_s() + asked.time_limit_s)
@@ -83,8 +85,23 @@ def current_fleet(
         binds=_binds(stay, asked.time_limit_s),
         change=None if change is None else optimum if is_same else told.way_on(stay, *change),
         optimum=optimum,
-        notes=tuple(_notes(fleets, standing, plan, change is None)),
+        notes=tuple(_notes(fleets, standing, plan, asked.stated, change is None)),
     )
+
+
+def _on_layouts_of(scenario: Scenario, plan: Plan) -> Scenario:
+    """The scenario with each pool on the layout that the plan runs it on, and unused ones on any that holds the model.
+
+    Raises InputError where the plan runs a pool on several.
+    """
+    used = [pool.key for pool in plan.pools if pool.n_instances]
+    for key in (key for key in dict.fromkeys(used) if used.count(key) > 1):
+        what = "are chosen from, the plan has instances on several, and --current compares one"
+        raise InputError(scenario.problem(("pools", key, "layouts"), what, "one layout of the pool"))
+    found = on_any_layout(as_run(scenario, plan))
+    unused = [name for name, pool in found.pools.items() if pool.role == "colocated" and pool.tokens_per_pass is None]
+    pools = {name: found.pools[name].on_passes(TOKENS_PER_PASS[0]) for name in unused}
+    return found.model_copy(update={"pools": {**found.pools, **pools}})
 
 
 def check_fleet(scenario: Scenario, stated: StatedFleet, data_dirs: Sequence[Path] = ()) -> None:
@@ -113,9 +130,11 @@ def _check_roles(problem: Problem) -> None:
 
 def _sizes_of(problem: Problem, plan: Plan) -> tuple[Sizes, Ports]:
     """Instances of every pool and ports of every link of a plan."""
-    n = {pool.name: pool.n_instances for pool in plan.pools}
+    n: dict[str, int] = {}
+    for pool in plan.pools:
+        n[pool.key] = n.get(pool.key, 0) + pool.n_instances
     ports = {link.name: link.ports_by_tier for link in plan.links}
-    return tuple(n.get(pool.name, 0) for pool in problem.pools), tuple(
+    return tuple(n.get(pool.key, 0) for pool in problem.pools), tuple(
         ports.get(link.name, (0,) * len(link.tiers)) for link in problem.links
     )
 
@@ -170,9 +189,13 @@ def _binds(stay: Served, time_limit_s: float) -> tuple[Bottleneck, ...]:
     return shadow_prices(stay.problem, stay.solution, BINDS_PART * time_limit_s)
 
 
-def _notes(fleets: Fleets, standing: Standing, plan: Plan, has_no_change: bool) -> Iterator[Note]:
+def _notes(fleets: Fleets, standing: Standing, plan: Plan, stated: StatedFleet, has_no_change: bool) -> Iterator[Note]:
     """What the reader must know of it."""
-    unnamed = [name for name in standing.unnamed if name in {pool.name for pool in plan.pools}]
+    for pool in fleets.problem.pools:
+        layout = stated.layouts.get(pool.key, pool.layout)
+        if layout != pool.layout and pool.layout is not None:
+            yield note("other-layout-stands", f"{pool.key} stands on {layout}, and is counted as if on {pool.layout}")
+    unnamed = [name for name in standing.unnamed if name in {pool.key for pool in plan.pools}]
     if unnamed:
         yield note("pool-not-named", f"the file does not name {', '.join(unnamed)}: none of them stands")
     if standing.ports is None and fleets.problem.links:
