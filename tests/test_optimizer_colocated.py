@@ -265,7 +265,7 @@ def test_where_it_cannot_be_compared_the_reason_is_a_note_and_the_verdict_null(w
 def test_a_fleet_that_exists_only_with_perfect_overlap_leaves_it_undecided() -> None:
     problem, plan, found = beside(small_with({"slo.tpot_ms": 26.0}))
     assert found.others == ()
-    assert found.unknown == {"colocated", "equal-bill-colocated"}
+    assert found.unknown == set(COLOCATED[1:])
     answer = disaggregation(problem.scenario, plan, 0.0, Compared((), found.notes, found.impossible, found.unknown))
     assert answer is not None
     assert not answer.decided

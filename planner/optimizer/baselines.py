@@ -235,25 +235,32 @@ def _in_batches(problem: Problem, plan: Fleet) -> Iterator[Variant]:
     scenario = problem.scenario
     if len(decoding_sites(scenario)) > 1 or len({pool.model for pool in scenario.pools.values()}) > 1:
         return
-    yield from of_one_pool(in_batches(scenario.with_open_layouts(), _home(scenario)), plan)
+    home = _home(scenario)
+    stock, _ = limits(scenario).get((home.site, scenario.hardware_of(home).name), (None, ""))
+    yield from of_one_pool(in_batches(scenario.with_open_layouts(), home), plan, stock)
 
 
-def of_one_pool(scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
+def of_one_pool(scenario: Scenario, plan: Fleet, stock: int | None) -> Iterator[Variant]:
     """Fleets of the colocated pool of a scenario alone: the cheapest, or as many accelerators and for the same bill.
 
     Args:
         scenario: the question, with a colocated pool.
         plan: the planned fleet.
+        stock: accelerators of its kind that can be had at its site; None: any number.
     """
     key, n, bill = scenario.colocated_pool or "", plan.n_accelerators, plan.cost.usd_per_hour
     together = f"prefill and decode in one batch on {{n}} {scenario.pools[key].hardware}"
     alone = partial(_alone, scenario, key)
     if scenario.objective == "min-cost":
         yield Variant(COLOCATED[0], f"{together}, the cheapest that serve the demand", alone)
-        return
-    yield Variant(COLOCATED[2], f"{together}, one site", partial(alone, n_accelerators=n))
-    if bill is not None and bill > 0:
+    else:
+        yield Variant(COLOCATED[2], f"{together}, one site", partial(alone, n_accelerators=n))
+    if scenario.objective != "min-cost" and bill is not None and bill > 0:
         yield Variant(COLOCATED[1], f"{together} for the whole bill of the plan", partial(alone, usd_per_hour=bill))
+    if stock is not None:
+        usd, most = (None, stock) if scenario.objective == "min-cost" else (bill, stock if bill else min(stock, n))
+        title = f"{together}, of those that can be had there"
+        yield Variant(COLOCATED[3], title, partial(alone, n_accelerators=most, usd_per_hour=usd))
 
 
 def in_batches(scenario: Scenario, home: Pool) -> Scenario:

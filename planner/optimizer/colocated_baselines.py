@@ -6,7 +6,7 @@ from functools import partial
 from planner.optimizer.at_hand import Variant
 from planner.optimizer.baselines import Compared, affordable_accelerators, compared, homogeneous, of_one_pool
 from planner.optimizer.disaggregation import APART, COLOCATED_ALONE, SEPARATE
-from planner.optimizer.home import decoding_sites
+from planner.optimizer.home import decoding_sites, limits
 from planner.optimizer.problem import ClassSpec
 from planner.results import Fleet
 from planner.scenario import Scenario
@@ -59,7 +59,8 @@ def _at_one_site(scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
             title = f"prefill and decode apart on {affordable} {home.hardware} for the whole bill of the plan"
             yield Variant(APART[1], title, partial(homogeneous, apart, affordable))
     if len(scenario.pools) > 1:
-        yield from of_one_pool(scenario, plan)
+        stock, _ = limits(scenario).get((home.site, scenario.hardware_of(home).name), (None, ""))
+        yield from of_one_pool(scenario, plan, stock)
 
 
 def _apart(scenario: Scenario) -> Scenario:

@@ -29,13 +29,17 @@ def disaggregation(scenario: Scenario, plan: Fleet, gap: float, compared: Compar
         compared: what it is compared with.
 
     Returns:
-        Worth it when the plan beats the strongest colocated fleet that can be had, or where none can the strongest;
+        Worth it when the plan beats the strongest colocated fleet that can be had, or where there is no such fleet;
         None where there is nothing to compare with.
     """
     colocated = [other for other in compared.others if other.name in COLOCATED]
     judged = [other for other in colocated if judged_by(scenario, plan, other) is not None]
     rivals = [other for other in judged if is_fair(scenario, plan, other)]
-    can_be_had = [other for other in rivals if not other.beyond_stock] or rivals
+    can_be_had = [other for other in rivals if not other.beyond_stock]
+    if rivals and not can_be_had and COLOCATED[3] in compared.impossible:
+        because = "Prefill and decode apart serve what no colocated fleet does that can be had at the decoding site."
+        return Disaggregation(worth_it=True, decided=True, because=because)
+    can_be_had = can_be_had or rivals
     if can_be_had:
         best = largest(can_be_had, lambda other: -margins(scenario, plan, gap, other)[1])
         return _against(scenario, plan, gap, best, bool(compared.unknown & set(COLOCATED)))

@@ -6,8 +6,8 @@ from planner.scenario import Scenario, Slo
 from planner.units import number
 
 HOMOGENEOUS = "homogeneous-pd"
-COLOCATED = ("cheapest-colocated", "equal-bill-colocated", "colocated")
-"""Names of fleets of the accelerators that decode, in one batch, the one that says most of a demand first."""
+COLOCATED = ("cheapest-colocated", "equal-bill-colocated", "colocated", "local-colocated")
+"""Names of fleets of the accelerators that decode, in one batch: three whatever the stock, and the best within it."""
 
 
 def is_fair(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:

@@ -134,18 +134,18 @@ class ColocatedQueue:
         return self.batch.tpot_mean_s + copysign(hypot(by_batch_s, z * self.prompt_jitter_s), z)
 
 
-def steady_pass_s(loop: PassLoop, prompts: Prompts, batch: Floats, recomputed_fraction: float = 0.0) -> Floats:
+def steady_pass_s(loop: PassLoop, prompts: Prompts, batch: Floats, again: Preemption | None = None) -> Floats:
     """Seconds from one token of a sequence to its next, where each that ends makes room for another.
 
     Equation: of B sequences B / (L - 1) end in a step, and as many prompts come: p = n B / (L - 1) tokens, and g B of
-        those that gave way, in passes of t = min(T, max(n, p)). Shared passes: s(0, B) + p / t (s(t, B) - s(0, B));
-        prompts first: s(0, B) + p / t s(t).
+        those that gave way, in passes of t = min(T, max(m, p)), m the mean of what is computed at once. Shared passes:
+        s(0, B) + p / t (s(t, B) - s(0, B)); prompts first: s(0, B) + p / t s(t).
 
     Args:
         loop: how passes are made.
         prompts: what requests bring; answers have a second token.
         batch: sequences B that decode [sequences], any shape.
-        recomputed_fraction: prompt tokens g computed again per token that is generated [fraction].
+        again: what is computed again of requests that gave way; None: nothing.
 
     Returns:
         Seconds [s], the shape of `batch`.
@@ -159,8 +159,13 @@ def steady_pass_s(loop: PassLoop, prompts: Prompts, batch: Floats, recomputed_fr
     >>> steady_pass_s(loop, prompts, np.array([10.0])).round(6).tolist()  # a prompt beside 10 sequences, every 10 steps
     [0.012]
     """
-    tokens = (prompts.mean_tokens / prompts.decoded_tokens + recomputed_fraction) * batch
-    whole = np.clip(tokens, min(prompts.mean_tokens, loop.tokens_per_pass), loop.prompt_budget(batch))
+    per_token, n_per_token = prompts.mean_tokens / prompts.decoded_tokens, 0.0
+    if again is not None and again.recomputed_fraction > 0:
+        per_token += again.recomputed_fraction
+        n_per_token = again.recomputed_fraction / again.tokens_each
+    n_per_token += float(prompts.weights[prompts.tokens > 0].sum()) / prompts.decoded_tokens
+    tokens, mean_tokens = per_token * batch, per_token / n_per_token if n_per_token > 0 else 0.0
+    whole = np.clip(tokens, min(mean_tokens, loop.tokens_per_pass), loop.prompt_budget(batch))
     step_s = loop.pass_s(np.zeros_like(tokens), batch)
     with np.errstate(invalid="ignore", divide="ignore"):
         n_passes = np.where(whole > 0, tokens / whole, 0.0)
@@ -230,7 +235,7 @@ def kept_full(loop: PassLoop, prompts: Prompts) -> tuple[float, float]:
     if loop.preemption is None:
         raise ValueError("nothing gives way")
     batch = np.array([loop.preemption.batch])
-    step_s = float(steady_pass_s(loop, prompts, batch, loop.preemption.recomputed_fraction)[0])
+    step_s = float(steady_pass_s(loop, prompts, batch, loop.preemption)[0])
     return loop.preemption.batch / (prompts.decoded_tokens * step_s), step_s
 
 

@@ -1,6 +1,6 @@
 """Sequences that give way in a cache that is kept full, and what of them is computed again."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log1p
 
 import numpy as np
@@ -26,10 +26,12 @@ class Preemption:
     """How often a request gives way, on average."""
     recomputed_fraction: float
     """Prompt tokens computed again per token generated after the first [fraction]."""
+    tokens_each: float
+    """What is computed each time, on average: a prompt, and the tokens made until then [tokens]."""
 
     def over(self, n_replicas: int) -> "Preemption":
         """The same of an instance of several caches alike."""
-        return Preemption(n_replicas * self.batch, self.per_request, self.recomputed_fraction)
+        return replace(self, batch=n_replicas * self.batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +117,8 @@ def preemption_when_full(held: Held, room_tokens: float) -> Preemption:
     times = seen * first / (1 - seen * again)
     fallen = longer * (first_left / first + seen * times_left / (1 - seen * again))
     made = min(fallen / batch, output)
-    tokens = times * (float(held.new_tokens @ w) + made)
-    return Preemption(batch, times, tokens / max(output - 1.0, 1.0))
+    each = float(held.new_tokens @ w) + made
+    return Preemption(batch, times, times * each / max(output - 1.0, 1.0), each)
 
 
 def _root(held: Held, ending: float) -> float:
