@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from planner.optimizer import Problem, Solution, planned_at, planning_problem, searched, sketched, solved
-from planner.optimizer.evaluation import Evaluation
+from planner.comparison import planned_at, sketched, solved
+from planner.comparison.evaluation import Evaluation
+from planner.optimizer import Problem, Solution, planning_problem, searched
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.solution import unit_of
 from planner.results import Fleet, Plan

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.optimizer import outcome
+from planner.comparison import outcome
 from planner.results import Fleet
 from planner.results.explorer import Explorer, Tables
 from planner.scenario import Scenario, read_scenario

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from planner.optimizer import optimize
+from planner.comparison import optimize
 from planner.results import (
     ClassPlan,
     Latency,

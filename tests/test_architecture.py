@@ -55,10 +55,12 @@ MAY_IMPORT = {
     "queueing": {"errors", "units", "curves", "loading", "ties"},
     "hybrid": {"errors", "notes", "units", "threads", "files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "work_clock"},
+    "comparison": BASE
+    | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "optimizer", "work_clock"},
     "executor": BASE | {"files", "jobs", "memory", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE
     | {"files", "jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
-    | {"optimizer", "executor", "hybrid", "work_clock"},
+    | {"optimizer", "comparison", "executor", "hybrid", "work_clock"},
     "report": BASE | {"files", "scenario", "results"},
     "deploy": BASE | {"files", "results"},
 }

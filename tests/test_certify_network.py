@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from planner.comparison import class_ttft, optimize, sketched
+from planner.comparison import solved as plan_of
 from planner.errors import CheckFailedError, InfeasibleError, InputError
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import Problem, Solution, class_ttft, optimize, planning_problem, sketched
-from planner.optimizer import solved as plan_of
+from planner.optimizer import Problem, Solution, planning_problem
 from planner.report import PRINT_WIDTH
 from planner.report.certified_tables import certified_tables
 from planner.results import Plan, Promise, plan_from

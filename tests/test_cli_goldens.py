@@ -1,6 +1,7 @@
 """What the command line said last time: the reference plan to six digits, and every help page.
 
-A golden file shows what changed, not what is right: tests/test_optimizer_*.py hold plans against paper and laws.
+A golden file shows what changed, not what is right: tests/test_optimizer_*.py and tests/test_comparison_*.py hold plans
+against paper and laws.
 """
 
 import json

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.comparison import optimize
 from planner.errors import InputError
-from planner.optimizer import optimize
 from planner.profiles import model_profile, profile_names
 from planner.studies.predict import PredictQuestion, predict
 from tests.builders import in_classes, sketch, small_with

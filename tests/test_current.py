@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
+from planner.comparison import outcome
 from planner.errors import InfeasibleError, InputError, UsageError
 from planner.executor import RunQuestion
-from planner.optimizer import outcome, planning_problem
+from planner.optimizer import planning_problem
 from planner.report.current_text import hours_table
 from planner.results import Current, Order, Plan, WayOn, plan_from
 from planner.scenario import Scenario

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.comparison import at_rate, solved
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate
 from planner.executor import run as executor_run
 from planner.executor.kernel.records import Records
-from planner.optimizer import at_rate, planning_problem, solved
+from planner.optimizer import planning_problem
 from planner.report import report_markdown
 from planner.report.figures import charts, digest
 from planner.results import Case, Executed

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from planner.comparison import sketched, solved
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, system
-from planner.optimizer import planning_problem, sketched, solved
+from planner.optimizer import planning_problem
 from planner.results import Plan, Run
 from planner.roofline import best_stack, kv_bytes_per_token
 from planner.scenario import Scenario

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.comparison import optimize
 from planner.errors import InfeasibleError
 from planner.executor import RunQuestion, default_load, simulate
-from planner.optimizer import optimize
 from planner.results import Plan, Run
 from tests.builders import reference, sketch, small, small_with
 from tests.cpu_cost import cached

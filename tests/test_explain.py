@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
+from planner.comparison import optimize
 from planner.errors import InfeasibleError
-from planner.optimizer import optimize
 from planner.report import explanation, explanation_tables
 from planner.report.formats import figure, seconds, small_percent
 from planner.report.grounds import figure_of

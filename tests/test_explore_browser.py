@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.optimizer import outcome
+from planner.comparison import outcome
 from planner.report import explore_html
 from planner.results import CaseFront, Fleet, Hour
 from planner.results.explorer import Explorer, Tables

@@ -8,9 +8,9 @@ from math import inf
 
 import pytest
 
+from planner.comparison.evaluation import Evaluation
 from planner.errors import InputError
 from planner.optimizer import planning_problem
-from planner.optimizer.evaluation import Evaluation
 from planner.queueing import Path as QueuePath
 from planner.queueing import Service, Ttft, mgc_wait
 from planner.results import Fleet, PeriodPlan, Plan, plan_from

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.comparison import outcome
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import Solution, outcome, planning_problem, searched
+from planner.optimizer import Solution, planning_problem, searched
 from planner.optimizer.rent import is_kept_up, mean_instances, starts
 from planner.optimizer.strategies import FOLLOWING_GAP
 from tests.builders import GPUS, HOME, in_classes, sketch, small_with

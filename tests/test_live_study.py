@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 import planner.studies.live
 from planner.cli import app
+from planner.comparison import optimize
 from planner.executor import RunQuestion, simulate
 from planner.hybrid.live import LiveRecord, LiveRun
-from planner.optimizer import optimize
 from planner.profiles import check_profiles, model_profile
 from planner.report.live_tables import live_tables
 from planner.results import Live, LiveCheck, LiveMachine, live_from

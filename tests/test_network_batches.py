@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
+from planner.comparison import Outcome, optimize, outcome
 from planner.errors import InfeasibleError, InputError
 from planner.notes import code_of
-from planner.optimizer import Outcome, optimize, outcome
 from planner.optimizer.layout_choice import posed
 from planner.optimizer.network.batch_moves import excess
 from planner.optimizer.network.batches import MixPart, batch_of

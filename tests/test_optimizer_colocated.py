@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.comparison import optimize, planned_at, solved
+from planner.comparison.baselines import Compared, compared, in_batches, variants
+from planner.comparison.disaggregation import disaggregation
+from planner.comparison.margins import COLOCATED
+from planner.comparison.one_site import WORTHWHILE
 from planner.errors import UndecidedError
-from planner.optimizer import Problem, optimize, planned_at, planning_problem, solved
-from planner.optimizer.baselines import Compared, compared, in_batches, variants
+from planner.optimizer import Problem, planning_problem
 from planner.optimizer.batch_loads import MeasuredEngine, composed_load, roofline_load
 from planner.optimizer.colocated_layouts import LayoutOption, layout_options
-from planner.optimizer.disaggregation import disaggregation
-from planner.optimizer.margins import COLOCATED
 from planner.optimizer.network.batches import Batch, MixPart, batch_of
-from planner.optimizer.one_site import WORTHWHILE
 from planner.queueing import colocated_capacity_req_per_s
 from planner.results import Baseline, Disaggregation, Fleet
 from planner.roofline import RequestKinds, colocated_engine

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.comparison.evaluation import Evaluation
 from planner.optimizer import planning_problem
 from planner.optimizer.batching import Batching
 from planner.optimizer.capacity import threshold_loads
-from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.network.batch_needs import Need
 from planner.optimizer.network.cells import Cell, point
 from planner.optimizer.network.columns import add_rate_columns, add_size_columns

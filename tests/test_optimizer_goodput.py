@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.comparison import optimize
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import Problem, optimize, planning_problem
+from planner.optimizer import Problem, planning_problem
 from planner.optimizer.goodput import best_goodput, best_goodput_up_to, sizings_to_bound
 from planner.optimizer.single_route import SLO_GAP
 from planner.optimizer.sized import Sizing

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
+from planner.comparison.evaluation import evaluation_at
 from planner.optimizer import Problem, planning_problem, searched
-from planner.optimizer.evaluation import evaluation_at
 from planner.optimizer.single_route import RoutedSolution
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.results import Latency

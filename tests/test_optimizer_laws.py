@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.comparison.baselines import homogeneous, homogeneous_fleets, homogeneous_rates
 from planner.optimizer import Problem, planning_problem
-from planner.optimizer.baselines import homogeneous, homogeneous_fleets, homogeneous_rates
 from planner.optimizer.capacity import exact_loads, interval_loads, split_interval, threshold_loads
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.routed_capacity import highest_req_per_s

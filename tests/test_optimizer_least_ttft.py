@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.comparison import optimize
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import Problem, optimize, planning_problem
+from planner.optimizer import Problem, planning_problem
 from planner.optimizer.least_ttft import filled_with_budget, floor_s, least_ttft
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.ttft_bisection import with_ttft_slo

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.optimizer import optimize
+from planner.comparison import optimize
 from tests.campaigns.random_scenarios import Data, network_data, one_site_data, toml_text
 from tests.cpu_cost import cached
 from tests.metamorphic import LAWS, Answer, answer_to, breaks

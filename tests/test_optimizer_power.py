@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from planner.comparison import optimize
 from planner.errors import InputError
-from planner.optimizer import optimize
 from planner.profiles import hardware_profile
 from planner.scenario import Price
 from tests.builders import FAST, GPUS, HOME, fleet_of, problem_of, routed_search, sketch, small_with

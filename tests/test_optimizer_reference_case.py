@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.optimizer import optimize
+from planner.comparison import optimize
 from planner.results import Plan
 from planner.scenario import read_scenario
 from tests.builders import reference

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from planner.cli import app
+from planner.comparison import optimize
 from planner.errors import InfeasibleError
-from planner.optimizer import optimize
 from planner.profiles import GqaLayers, MlaLayers, ModelProfile, SwaLayers, model_profile
 from planner.results import Plan
 from planner.roofline.layout import Layout

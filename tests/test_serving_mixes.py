@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
+from planner.comparison import outcome
 from planner.errors import CheckFailedError, InputError
-from planner.optimizer import outcome
 from planner.optimizer.network.batch_moves import excess
 from tests.serving_mixes import AXES, Mix, asked, every_mix, pairs, pairwise, written
 

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
+from planner.comparison import outcome
 from planner.errors import InputError, PlannerError
-from planner.optimizer import outcome
 from planner.profiles import hardware_profile, model_profile
 from planner.results import Size
 from planner.roofline.layouts import layouts

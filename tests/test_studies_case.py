@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from planner.comparison import optimized
+from planner.comparison.baselines import homogeneous_fleets, homogeneous_rates
 from planner.errors import InputError
-from planner.optimizer import optimized, planning_problem
-from planner.optimizer.baselines import homogeneous_fleets, homogeneous_rates
+from planner.optimizer import planning_problem
 from planner.optimizer.problem import Problem
 from planner.results import Case, Plan, PriceRatios
 from planner.scenario import load_scenario

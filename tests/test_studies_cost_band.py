@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from planner.comparison import optimize, outcome
 from planner.errors import InputError
-from planner.optimizer import optimize, outcome
 from planner.report import plan_tables
 from planner.report.words import cost
 from planner.results import Plan, plan_from
@@ -17,7 +17,7 @@ from planner.studies.cost_band import cost_band
 from planner.studies.plan_sweep import plan_sweep, planned_points, sweep_question
 from planner.studies.sensitivity import model_error
 from tests.builders import FAST, SMALL, small, small_with
-from tests.test_optimizer_one_site import ONE, one
+from tests.test_comparison_one_site import ONE, one
 
 PREDICTED: dict[str, Any] = {"objective": "min-cost", "demand_req_per_s": 2.0}
 TWO_SITES = PREDICTED | {f"pools.{name}.service_times": "roofline" for name in ("fast", "near", "decode")}

@@ -10,7 +10,7 @@ from planner.optimizer.network.cells import point
 from planner.optimizer.single_route import solution_of_routes
 from planner.studies.explore.network import TurnedNetwork, can_turn_network, used_pools
 from planner.studies.explore.network_tables import NetworkTables
-from tests.test_optimizer_evaluation import ASKED, planned
+from tests.test_comparison_evaluation import ASKED, planned
 from tests.test_optimizer_network_loads import in_part, problem, seconds
 from tests.test_optimizer_period_operation import LIMIT, PORTS, arc_of, operation
 from tests.test_optimizer_routed_capacity import of as of_one_route

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from planner.comparison import at_rate, optimize, solved
 from planner.errors import InputError
-from planner.optimizer import at_rate, optimize, planning_problem, solved
+from planner.optimizer import planning_problem
 from planner.report import report_markdown
 from planner.report.chart_hours import hours_chart
 from planner.report.figures import charts, images

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
+from planner.comparison import optimize
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import optimize
 from planner.report import PRINT_WIDTH
 from planner.results import Plan, ScheduledSeries, SchedulerComparison
 from planner.scenario import Scenario, read_scenario

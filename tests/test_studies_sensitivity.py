@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.optimizer import outcome, planning_problem
+from planner.comparison import outcome
+from planner.optimizer import planning_problem
 from planner.results import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Scenario, read_scenario
 from planner.studies import sensitivity as studied

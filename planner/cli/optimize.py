@@ -305,7 +305,7 @@ def _planned(
 
         return certified_plan(question, _runs(runs, RUN_ON), data_dirs(), time_limit_s, tell)
     if how is How.PLAIN:
-        from planner.optimizer import optimize as optimize_scenario
+        from planner.comparison import optimize as optimize_scenario
 
         plan = optimize_scenario(question, data_dirs(), time_limit_s)
     else:

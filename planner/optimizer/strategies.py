@@ -2,14 +2,14 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from math import inf, sqrt
+from math import sqrt
 
 import numpy as np
 
 from planner.errors import InputError, UndecidedError
-from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.layout_candidates import N_KINDS
 from planner.optimizer.network.columns import most_scale
+from planner.optimizer.network.cost import bill_usd_per_hour
 from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Demand, Problem
@@ -302,11 +302,10 @@ def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: f
 
 def _usd_per_hour(problem: Problem, solution: Solution) -> float:
     """The bill of a solution [USD/h], or where a price is missing its accelerators."""
-    fleet = Evaluation(problem, solution).fleet()
-    usd: float | None = fleet["cost"].usd_per_hour
     if problem.is_priced:
-        return inf if usd is None else usd
-    return float(sum(pool.n_accelerators for pool in fleet["pools"]))
+        return bill_usd_per_hour(problem, solution.operations, solution.ports)
+    sizes = zip(*(one.n_instances for one in solution.operations), strict=True)
+    return float(sum(max(n) * pool.n_accelerators for n, pool in zip(sizes, problem.pools, strict=True)))
 
 
 def _is_reached(problem: Problem, demand: Demand) -> bool:

@@ -8,8 +8,9 @@ from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 
+from planner.comparison import decided, planned_at, solved
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import Problem, decided, planned_at, planning_problem, solved
+from planner.optimizer import Problem, planning_problem
 from planner.results import BreakEvenResult, Fleet, Turn
 from planner.scenario import VERDICT, BreakEven, Scenario, parsed_key
 from planner.schema import dotted

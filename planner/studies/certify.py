@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from planner.comparison import explained
 from planner.errors import CheckFailedError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer import explained
 from planner.optimizer.solution import unit_of
 from planner.results import Certified, Fleet, Plan, Promise, Round
 from planner.scenario import Scenario

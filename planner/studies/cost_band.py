@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from planner.comparison import best_fleet
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import Problem, best_fleet
+from planner.optimizer import Problem
 from planner.results import Cost, CostBand, Plan
 from planner.scenario import Scenario
 from planner.studies.sensitivity import Change, model_error

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.comparison import at_rate, loaded_ttft
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import Problem, Solution, at_rate, loaded_ttft
+from planner.optimizer import Problem, Solution
 from planner.results import (
     Executed,
     ExecutedFigure,

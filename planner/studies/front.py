@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.comparison import best_fleet
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer import best_fleet
 from planner.results import Against, Front, FrontPoint, Plan
 from planner.scenario import Scenario, Slo
 from planner.units import usd

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
 
-from planner.optimizer import class_ttft
+from planner.comparison import class_ttft
 from planner.studies.handed import as_long
 from planner.studies.neighbours import lax
 from planner.studies.promises import STEP

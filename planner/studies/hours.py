@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from planner.optimizer import Problem, Solution, at_rate
+from planner.comparison import at_rate
+from planner.optimizer import Problem, Solution
 from planner.results import Fleet, Hour
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from planner.comparison import explained, solved
 from planner.errors import CheckFailedError, InputError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer import Problem, Solution, explained, planning_problem, solved
+from planner.optimizer import Problem, Solution, planning_problem
 from planner.optimizer.layout_choice import layout_notes
 from planner.optimizer.solution import unit_of
 from planner.optimizer.time_limit import TimeLimit

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from planner.comparison import solved
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer import solved
 from planner.optimizer.problem import Problem
 from planner.studies.handed import Handed, as_asked, searched
 from planner.studies.rounds import Candidate, Search, Tried, as_stated

@@ -6,9 +6,9 @@ from itertools import product
 from pathlib import Path
 from traceback import format_exc
 
+from planner.comparison import optimize
 from planner.errors import PlannerError, UsageError
 from planner.jobs import HERE, Workers, finished
-from planner.optimizer import optimize
 from planner.results import Plan, PlanSweep, SweepPoint, sought
 from planner.scenario import Scenario, read_scenario
 

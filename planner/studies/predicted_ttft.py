@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from planner.comparison import loaded_ttft, solved
 from planner.errors import PlannerError
-from planner.optimizer import loaded_ttft, planning_problem, solved
+from planner.optimizer import planning_problem
 from planner.results import Fleet, TtftCurve
 from planner.scenario import Scenario
 

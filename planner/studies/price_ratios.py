@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.comparison.baselines import affordable_accelerators, homogeneous_fleets, homogeneous_rates
 from planner.errors import InfeasibleError
 from planner.optimizer import Problem
-from planner.optimizer.baselines import affordable_accelerators, homogeneous_fleets, homogeneous_rates
 from planner.results import Plan, PoolPlan, PriceRatios
 
 RATIOS = np.round(np.arange(1.2, 3.0 + 1e-9, 0.01), 2)

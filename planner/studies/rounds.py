@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from planner.comparison import class_ttft, planned_at, sketched, solved
+from planner.comparison.infeasibility import Trials
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer import Problem, Solution, class_ttft, planned_at, planning_problem, sketched, solved
-from planner.optimizer.infeasibility import Trials
+from planner.optimizer import Problem, Solution, planning_problem
 from planner.optimizer.problem import ClassSpec
 from planner.results import Plan
 from planner.scenario import Scenario

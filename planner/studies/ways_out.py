@@ -5,9 +5,9 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+from planner.comparison.infeasibility import TIME_UP, Trial, Trials
 from planner.errors import UndecidedError
 from planner.executor import RunQuestion
-from planner.optimizer.infeasibility import TIME_UP, Trial, Trials
 from planner.optimizer.time_limit import TimeLimit
 from planner.results import Promise
 from planner.scenario import Scenario

@@ -67,10 +67,10 @@ def with_caches(n: int) -> None:
 def timed(what: str, scenario: "Scenario", n: int) -> "World":
     """Run the planned system, and say how fast that was; a first short run compiles, and reads traces."""
     from planner.cli.common import data_dirs
+    from planner.comparison import optimize
     from planner.executor import Draws, drawn_requests, system, world
     from planner.executor.prompt_blocks import trace_blocks
     from planner.executor.run import run_to_end
-    from planner.optimizer import optimize
 
     plan = optimize(scenario, data_dirs())
     planned = system(scenario, plan, data_dirs())

@@ -48,10 +48,10 @@ def fresh_processes() -> None:
 
 def phases() -> None:
     """Every step of `planner optimize` in one warm process."""
+    from planner.comparison.baselines import baselines
+    from planner.comparison.plan import planned_at
     from planner.optimizer import planning_problem, searched
-    from planner.optimizer.baselines import baselines
     from planner.optimizer.free_routing import free_routing
-    from planner.optimizer.plan import planned_at
     from planner.optimizer.sensitivity import bottlenecks, sweep
     from planner.scenario import read_scenario
 

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
+from planner.comparison import optimize
 from planner.errors import PlannerError
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import optimize, planning_problem
+from planner.optimizer import planning_problem
 from planner.results import Plan, Run
 from planner.scenario import Scenario
 from planner.studies.kept import kept_plan

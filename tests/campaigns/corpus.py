@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from planner.optimizer import optimize
+from planner.comparison import optimize
 from planner.profiles.catalogue import profile_dir
 from planner.scenario import bundled_scenarios, load_scenario
 from tests.builders import SMALL

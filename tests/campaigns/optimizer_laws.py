@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import FrameType
 
-from planner.optimizer import optimize
+from planner.comparison import optimize
 from tests.campaigns.random_scenarios import Data, network_data, one_site_data, toml_text
 from tests.metamorphic import LAWS, Answer, answer_to, breaks
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from planner.comparison import at_rate, planned_at, sketched
 from planner.errors import UndecidedError
-from planner.optimizer import Problem, Solution, at_rate, planned_at, searched, sized_problem, sketched, within
+from planner.optimizer import Problem, Solution, searched, sized_problem, within
 from planner.results import Fleet, Plan
 from planner.results.studies import SERVED
 from planner.studies.current.order import Sizes

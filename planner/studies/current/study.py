@@ -7,6 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from planner.comparison.schedule import schedule_of
 from planner.errors import InputError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
@@ -14,7 +15,6 @@ from planner.optimizer import Problem, on_any_layout, planning_problem, posed, s
 from planner.optimizer.batch_loads import TOKENS_PER_PASS
 from planner.optimizer.colocated_layouts import as_run
 from planner.optimizer.problem import PoolSpec
-from planner.optimizer.schedule import schedule_of
 from planner.results import Bottleneck, Current, Fleet, Order, Plan, PoolSchedule, Step, WayOn
 from planner.scenario import Scenario
 from planner.studies.current.fleet_file import Standing, StatedFleet, ports_of, standing_fleet

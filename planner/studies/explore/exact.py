@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from planner.comparison.evaluation import Evaluation
 from planner.optimizer import Problem, Solution
-from planner.optimizer.evaluation import Evaluation
 from planner.queueing import Ttft
 from planner.results.explorer import ExactNodes, Tables
 from planner.studies.explore.combination import QUANTILES, Knobs, combined, highest_req_per_s

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.comparison.evaluation import MANY_KINDS
 from planner.optimizer import Problem, Solution
 from planner.optimizer.delays import Asked, loaded_step_s, places_waits
-from planner.optimizer.evaluation import MANY_KINDS
 from planner.optimizer.network.cells import point
 from planner.optimizer.network.period_operation import Flow, Kinds, kinds_of
 from planner.optimizer.problem import Arc, Part

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.comparison.evaluation import MANY_KINDS
 from planner.optimizer import Problem, Solution
 from planner.optimizer.delays import Asked, loaded_step_s, places_waits
-from planner.optimizer.evaluation import MANY_KINDS
 from planner.optimizer.network.period_operation import (
     Flow,
     Kinds,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
+from planner.comparison import Outcome, loaded_ttft, outcome
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer import Outcome, loaded_ttft, outcome
 from planner.profiles import HardwareProfile
 from planner.profiles.toml_text import toml_table
 from planner.results import PoolPlan, Promise

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from planner.comparison.batch_doubts import by_run_alone
 from planner.notes import Note, note
-from planner.optimizer.batch_doubts import by_run_alone
 from planner.results import SizedFleet
 from planner.roofline.formats import checkpoint_cache_notes
 from planner.studies.size.choice import is_undecided

@@ -6,8 +6,8 @@ from functools import partial
 from math import ceil
 from typing import Any, TypeVar
 
+from planner.comparison.home import Requests
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer.home import Requests
 from planner.optimizer.service_times import Decoded, pool_stack, service_times
 from planner.results import Fleet
 from planner.roofline import InstanceRates

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from functools import partial
 
-from planner.optimizer.at_hand import Variant
-from planner.optimizer.baselines import Compared, affordable_accelerators, compared, homogeneous, of_one_pool
-from planner.optimizer.disaggregation import APART, COLOCATED_ALONE, SEPARATE
-from planner.optimizer.home import decoding_sites, limits
+from planner.comparison.alternative_hardware import Variant
+from planner.comparison.baselines import Compared, affordable_accelerators, compared, homogeneous, of_one_pool
+from planner.comparison.disaggregation import APART, COLOCATED_ALONE, SEPARATE
+from planner.comparison.home import decoding_sites, limits
 from planner.optimizer.problem import ClassSpec
 from planner.results import Fleet
 from planner.scenario import Scenario

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.optimizer.evaluation import evaluation
+from planner.comparison.evaluation import evaluation
 from planner.optimizer.layout_choice import LAYOUTS_PART, planning_problem
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution, unit_of

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from planner.optimizer import optimize, outcome, planning_problem
-from planner.optimizer.at_hand import BEST_OF_EACH, is_same_fleet
-from planner.optimizer.margins import COLOCATED
-from planner.optimizer.one_site import adoption, one_site_verdict, worth_listing
+from planner.comparison import optimize, outcome
+from planner.comparison.alternative_hardware import BEST_OF_EACH, is_same_fleet
+from planner.comparison.margins import COLOCATED
+from planner.comparison.one_site import adoption, one_site_verdict, worth_listing
+from planner.optimizer import planning_problem
 from planner.report.tables import headline
 from planner.report.words import compared_ttft, status
 from planner.results import Baseline, Fleet, Plan

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from planner.optimizer import optimize, planned_at, planning_problem, solved
-from planner.optimizer.baselines import Compared
-from planner.optimizer.disaggregation import disaggregation
+from planner.comparison import optimize, planned_at, solved
+from planner.comparison.baselines import Compared
+from planner.comparison.disaggregation import disaggregation
+from planner.optimizer import planning_problem
 from planner.queueing import PassLoop, Prompts, colocated_queue
 from planner.results import Baseline
 from tests.builders import small, small_with

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
+from planner.comparison.evaluation import evaluation
 from planner.notes import Note, note
 from planner.optimizer.batching import Batching
-from planner.optimizer.evaluation import evaluation
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
 from planner.queueing import DOUBTS, ColocatedQueue

@@ -10,12 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.notes import Note, note
-from planner.optimizer.at_hand import Variant, at_hand, has_one_site, is_same_fleet
-from planner.optimizer.batch_doubts import batch_doubts, composed_notes
-from planner.optimizer.capacity import decode_s, threshold_loads
-from planner.optimizer.home import (
+from planner.comparison.alternative_hardware import Variant, at_hand, has_one_site, is_same_fleet
+from planner.comparison.batch_doubts import batch_doubts, composed_notes
+from planner.comparison.home import (
     Requests,
     beyond_stock,
     decoding_sites,
@@ -24,9 +21,12 @@ from planner.optimizer.home import (
     local_prefill,
     mixed_home,
 )
-from planner.optimizer.margins import COLOCATED
-from planner.optimizer.one_site import worth_listing
-from planner.optimizer.planned import Classes, Planned, planned
+from planner.comparison.margins import COLOCATED
+from planner.comparison.one_site import worth_listing
+from planner.comparison.planned import Classes, Planned, planned
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.notes import Note, note
+from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.problem import Problem, requests_by_name
 from planner.optimizer.resolution import resolved
 from planner.results import Baseline, Fleet

@@ -3,9 +3,9 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
+from planner.comparison.alternative_hardware import BEST_OF_EACH, each_once, has_one_site
+from planner.comparison.home import Requests
 from planner.notes import Note, note
-from planner.optimizer.at_hand import BEST_OF_EACH, each_once, has_one_site
-from planner.optimizer.home import Requests
 from planner.optimizer.service_times import Decoded, batch_limit_words
 from planner.results import Baseline, Fleet, PoolPlan, Verdict
 from planner.scenario import Scenario

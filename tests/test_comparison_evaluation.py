@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.comparison.evaluation import Evaluation
 from planner.optimizer.capacity import exact_loads
-from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.network.period_operation import transfers_s
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import highest_req_per_s

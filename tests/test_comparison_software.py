@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from planner.comparison import optimize, outcome
+from planner.comparison.baselines import variants
 from planner.executor.service import source
-from planner.optimizer import optimize, outcome, planning_problem
-from planner.optimizer.baselines import variants
+from planner.optimizer import planning_problem
 from planner.optimizer.service_times import pool_stack
 from planner.profiles import hardware_profile, missing_shapes, model_profile, profile_names
 from planner.roofline import best_stack, stack

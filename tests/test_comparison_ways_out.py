@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.comparison import outcome
+from planner.comparison.changes import cents, significant, whole, with_value
+from planner.comparison.infeasibility import Trial, Trials, infeasible
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer import outcome, planning_problem
-from planner.optimizer.changes import cents, significant, whole, with_value
-from planner.optimizer.infeasibility import Trial, Trials, infeasible
+from planner.optimizer import planning_problem
 from planner.optimizer.slo_search import search
 from planner.scenario import Scenario, read_scenario
 from planner.work_clock import work_s

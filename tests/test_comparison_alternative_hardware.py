@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from planner.optimizer import planning_problem
-from planner.optimizer.at_hand import (
+from planner.comparison.alternative_hardware import (
     BEST_OF_EACH,
     MOST_KINDS,
     _choice,
@@ -17,10 +16,11 @@ from planner.optimizer.at_hand import (
     _slug,
     at_hand,
 )
+from planner.optimizer import planning_problem
 from planner.optimizer.service_times import Decoded, service_times
 from planner.scenario import Scenario
 from tests.cpu_cost import cached
-from tests.test_optimizer_one_site import one
+from tests.test_comparison_one_site import one
 
 
 @cached

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer.changes import (
+from planner.comparison.changes import (
     Change,
     laxer_promises,
     less_demand,
@@ -15,7 +14,8 @@ from planner.optimizer.changes import (
     set_option,
     wider_links,
 )
-from planner.optimizer.planned import Classes, Planned, planned
+from planner.comparison.planned import Classes, Planned, planned
+from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.scenario import Scenario
 from planner.schema import dotted
 from planner.toml_lines import KeyPath

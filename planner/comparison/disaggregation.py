@@ -1,9 +1,9 @@
 """Are prefill and decode apart worth it, against the same accelerators that do both in one batch?"""
 
+from planner.comparison.baselines import Compared
+from planner.comparison.margins import COLOCATED, figures, is_fair, judged_by, margins
+from planner.comparison.one_site import WORTHWHILE
 from planner.notes import Note, note
-from planner.optimizer.baselines import Compared
-from planner.optimizer.margins import COLOCATED, figures, is_fair, judged_by, margins
-from planner.optimizer.one_site import WORTHWHILE
 from planner.results import Baseline, Disaggregation, Fleet
 from planner.scenario import Scenario, uneven_arrivals
 from planner.ties import largest

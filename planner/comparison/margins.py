@@ -1,6 +1,6 @@
 """Plan and opponent beside each other: whether they are judged by one measure, by how much one wins, and in words."""
 
-from planner.optimizer.one_site import ROUNDING
+from planner.comparison.one_site import ROUNDING
 from planner.results import Baseline, Fleet, Latency
 from planner.scenario import Scenario, Slo
 from planner.units import number

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from planner.comparison import optimize
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import optimize, planning_problem, searched
+from planner.optimizer import planning_problem, searched
 from planner.optimizer.problem import Problem
 from planner.scenario import Scenario
 from tests.builders import FAST, HOME, in_classes, reference, routed_search, sketch, small, small_with

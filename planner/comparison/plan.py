@@ -4,33 +4,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from planner.comparison.baselines import baselines
+from planner.comparison.batch_doubts import batch_doubts
+from planner.comparison.colocated_baselines import colocated_baselines
+from planner.comparison.disaggregation import apart_instead, disaggregation, without_bursts
+from planner.comparison.doubts import length_notes, room_notes
+from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
+from planner.comparison.infeasibility import Trials, infeasible
+from planner.comparison.margins import COLOCATED
+from planner.comparison.one_site import adoption
+from planner.comparison.schedule import schedule_of
+from planner.comparison.served import served_models
+from planner.comparison.software import Candidate, price_notes, setup_notes
+from planner.comparison.spare import spare_notes
+from planner.comparison.verdict import DECISIVE, verdict
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer.baselines import baselines
-from planner.optimizer.batch_doubts import batch_doubts
-from planner.optimizer.colocated_baselines import colocated_baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
-from planner.optimizer.disaggregation import apart_instead, disaggregation, without_bursts
-from planner.optimizer.doubts import length_notes, room_notes
-from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.goodput import MOST_BUSY
-from planner.optimizer.infeasibility import Trials, infeasible
 from planner.optimizer.layout_choice import LAYOUTS_PART, layout_notes, planning_problem
-from planner.optimizer.margins import COLOCATED
 from planner.optimizer.network.loads import LINK_BUSY
-from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem, requests_by_name
-from planner.optimizer.schedule import schedule_of
 from planner.optimizer.sensitivity import sweep
-from planner.optimizer.served import served_models
-from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.optimizer.solution import Solution, unit_of
-from planner.optimizer.spare import spare_notes
 from planner.optimizer.strategies import searched
 from planner.optimizer.time_limit import TimeLimit, nothing_found, wall_notes
-from planner.optimizer.verdict import DECISIVE, verdict
 from planner.optimizer.what_binds import shadow_prices
 from planner.queueing import Ttft
 from planner.results import Baseline, Bottleneck, Fleet, Plan, PoolPlan, Verdict

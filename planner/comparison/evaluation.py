@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from math import inf
 from typing import Any
 
+from planner.comparison.served import served_name
 from planner.optimizer.delays import loaded_step_s
 from planner.optimizer.network.batch_moves import excess
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
@@ -22,7 +23,6 @@ from planner.optimizer.problem import ClassSpec, LinkSpec, PoolSpec, Problem
 from planner.optimizer.resolution import whole_work_s
 from planner.optimizer.roots import EXACT, last_kept
 from planner.optimizer.routes import is_uniform
-from planner.optimizer.served import served_name
 from planner.optimizer.solution import Solution
 from planner.queueing import Path as QueuePath
 from planner.queueing import Ttft

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from planner.comparison import optimize
 from planner.errors import InputError
-from planner.optimizer import optimize, planning_problem
+from planner.optimizer import planning_problem
 from planner.optimizer.capacity import threshold_loads
 from planner.scenario import read_scenario
 from planner.studies.case import build_case

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from planner.optimizer.at_hand import has_one_site
-from planner.optimizer.baselines import Compared
-from planner.optimizer.disaggregation import COLOCATED_ALONE
-from planner.optimizer.margins import COLOCATED, HOMOGENEOUS, figures, is_fair, margin_key, margins, ttft_s
-from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
-from planner.optimizer.planned import Classes
+from planner.comparison.alternative_hardware import has_one_site
+from planner.comparison.baselines import Compared
+from planner.comparison.disaggregation import COLOCATED_ALONE
+from planner.comparison.margins import COLOCATED, HOMOGENEOUS, figures, is_fair, margin_key, margins, ttft_s
+from planner.comparison.one_site import WORTHWHILE, one_site_verdict
+from planner.comparison.planned import Classes
 from planner.optimizer.problem import requests_by_name
 from planner.results import Baseline, Fleet, Verdict
 from planner.scenario import Scenario

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.optimizer import optimize, planning_problem
-from planner.optimizer.baselines import Compared, baselines
-from planner.optimizer.one_site import WORTHWHILE
-from planner.optimizer.verdict import DECISIVE, verdict
+from planner.comparison import optimize
+from planner.comparison.baselines import Compared, baselines
+from planner.comparison.one_site import WORTHWHILE
+from planner.comparison.verdict import DECISIVE, verdict
+from planner.optimizer import planning_problem
 from planner.results import Baseline, Plan
 from planner.scenario import Scenario
 from planner.work_clock import work_s

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from planner.comparison import outcome
 from planner.errors import InfeasibleError
-from planner.optimizer import outcome
 from planner.scenario import Scenario
 from tests.builders import FAST, HOME, small_with
 

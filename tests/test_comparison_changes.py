@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.optimizer.changes import Change, Scale, cents, significant, whole, with_value
+from planner.comparison.changes import Change, Scale, cents, significant, whole, with_value
 from tests.builders import small_with
 
 SCALES = {"whole": whole(1), "eights": whole(8), "cents": cents(), "digits": significant()}

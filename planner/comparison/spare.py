@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from planner.comparison.planned import Classes, planned
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer.planned import Classes, planned
 from planner.results import Fleet
 from planner.scenario import Scenario, Spare
 from planner.units import number, percent
