@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.comparison import baselines as rivals
 from planner.comparison import decided, optimize, optimized, sketched
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import baselines as rivals
 from planner.optimizer import planning_problem, searched
 from planner.optimizer.network import search
 from planner.optimizer.network.cells import point

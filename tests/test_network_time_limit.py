@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from planner.comparison import plan
 from planner.comparison.baselines import Compared
 from planner.comparison.infeasibility import TIME_SHARE
 from planner.errors import InfeasibleError
-from planner.optimizer import plan, planning_problem, time_limit
+from planner.optimizer import planning_problem, time_limit
 from planner.optimizer.network.search import network_search
 from tests.builders import TWO_PERIODS, small_with
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.comparison import outcome
+from planner.comparison import outcome, plan
 from planner.comparison.baselines import baselines, homogeneous_fleets, homogeneous_rates
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import Problem, layout_choice, plan, planning_problem
+from planner.optimizer import Problem, layout_choice, planning_problem
 from planner.profiles import hardware_profile, model_profile
 from planner.results import Fleet
 from planner.roofline import Layout
