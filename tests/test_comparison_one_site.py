@@ -12,7 +12,7 @@ import pytest
 from planner.comparison import optimize, outcome
 from planner.comparison.alternative_hardware import BEST_OF_EACH, is_same_fleet
 from planner.comparison.margins import COLOCATED
-from planner.comparison.one_site import adoption, one_site_verdict, worth_listing
+from planner.comparison.one_site import adoption, one_site_text, worth_listing
 from planner.optimizer import planning_problem
 from planner.report.tables import headline
 from planner.report.words import compared_ttft, status
@@ -186,7 +186,7 @@ def test_a_fleet_that_serves_more_for_the_same_bill_is_said_to() -> None:
         }
     )
     requests = {c.name: (c.share, c.mix) for c in planning_problem(one()).classes}
-    said = one_site_verdict(one(), requests, plan, [more]).because
+    said = one_site_text(one(), requests, plan, [more])
     assert "not cheaper" not in said
     assert f"for the same bill {more.title} serves {1.7 * plan.most_req_per_s:.3g} req/s" in said
     assert f"instead of {plan.most_req_per_s:.3g}" in said
@@ -211,7 +211,7 @@ def test_the_fleet_that_is_named_is_the_best_of_those_that_serve_enough(objectiv
     fleets = [_beside(plan, *one) for one in FLEETS]
     for chosen in [*combinations(range(len(FLEETS)), 1), *permutations(range(len(FLEETS)), 2)]:
         enough = [i for i in chosen if is_sought or FLEETS[i][1] >= least]
-        said = one_site_verdict(judged_by(objective), {}, plan, [fleets[i] for i in chosen]).because
+        said = one_site_text(judged_by(objective), {}, plan, [fleets[i] for i in chosen])
         if not enough:
             assert "could be planned to compare with" in said
             continue

@@ -10,7 +10,7 @@ import pytest
 from planner.comparison import optimize
 from planner.comparison.baselines import Compared, baselines
 from planner.comparison.one_site import WORTHWHILE
-from planner.comparison.verdict import DECISIVE, verdict
+from planner.comparison.verdict import verdict
 from planner.optimizer import planning_problem
 from planner.results import Baseline, Plan
 from planner.scenario import Scenario
@@ -171,13 +171,13 @@ def test_all_baselines_share_one_deadline() -> None:
     plan = optimize(scenario)
     found = baselines(planning_problem(scenario), plan, work_s() - 1.0)
     assert found.others == ()
-    assert {*DECISIVE[1:4], "local-prefill"} <= found.unknown
+    assert {"homogeneous-pd", "equal-bill-homogeneous-pd", "local-prefill", "colocated"} <= found.unknown
     assert all("in the time" in note for note in found.notes)
 
 
 def test_the_answer_states_whether_it_is_decided_by_what_margin_and_against_whom() -> None:
     said = optimize(small_with({})).answer()["verdict"]
-    assert (said["decided"], said["opponent"]) == (True, "local-prefill")
+    assert (said["decided"], said["opponent"]) == (True, "local-colocated")
     assert isinstance(said["margin_fraction"], float)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from planner.comparison import optimize, planned_at, solved
 from planner.comparison.baselines import Compared
-from planner.comparison.disaggregation import disaggregation
+from planner.comparison.verdict import verdict
 from planner.optimizer import planning_problem
 from planner.queueing import PassLoop, Prompts, colocated_queue
 from planner.results import Baseline
@@ -37,12 +37,15 @@ def test_of_opponents_as_good_as_each_other_the_first_is_named() -> None:
     problem = planning_problem(small())
     plan = planned_at(problem, solved(problem, 20.0))
     less = 0.9 * plan.max_throughput_req_per_s
+    batched = plan.pools[-1].model_copy(update={"role": "colocated"})
+    same = dict(plan) | {"pools": (batched,), "links": ()}
     for factor in (1 - 2 * ULP, 1.0, 1 + 2 * ULP):
         rivals = tuple(
-            Baseline(**dict(plan) | {"max_throughput_req_per_s": most}, name=name, title=name, ratio=1 / 0.9)
+            Baseline(**same | {"max_throughput_req_per_s": most}, name=name, title=name, ratio=1 / 0.9)
             for name, most in (("equal-bill-colocated", less), ("colocated", less * factor))
         )
-        found = disaggregation(problem.scenario, plan, 0.0, Compared(rivals, (), frozenset(), frozenset()))
+        compared = Compared(rivals, (), frozenset(), frozenset())
+        found = verdict(problem.scenario, problem.classes, plan, 0.0, compared).disaggregation
         assert found is not None
         assert found.opponent == "equal-bill-colocated"
 

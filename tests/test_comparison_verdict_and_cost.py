@@ -122,11 +122,21 @@ def test_an_offer_that_costs_more_than_it_saves_is_not_worth_it() -> None:
     assert "sends nothing" in answer.verdict.because
 
 
-@pytest.mark.parametrize(("usd", "worth_it"), [(0.5, True), (50.0, False)])
-def test_cheap_fast_chips_are_worth_it_and_dear_ones_are_not(usd: float, worth_it: bool) -> None:
-    stock = {f"sites.local.accelerators.{HOME}": 400, "budget_usd_per_hour": 600.0}
-    verdict = plan({f"prices.{FAST}.usd_per_accelerator_hour": usd, "pools.fast.n_instances": 1} | stock).verdict
-    assert verdict.worth_it is worth_it
+@pytest.mark.parametrize(
+    ("usd", "stock", "worth_it", "decided"),
+    [
+        (0.5, 64, True, True),
+        (0.5, 400, False, False),  # as many at home would do as much in one batch, if prefill and decode overlapped
+        (50.0, 400, False, True),
+    ],
+)
+def test_cheap_fast_chips_are_worth_it_and_dear_ones_are_not(
+    usd: float, stock: int, worth_it: bool, decided: bool
+) -> None:
+    at_home = {f"sites.local.accelerators.{HOME}": stock, "budget_usd_per_hour": 600.0}
+    verdict = plan({f"prices.{FAST}.usd_per_accelerator_hour": usd, "pools.fast.n_instances": 1} | at_home).verdict
+    assert (verdict.worth_it, verdict.decided) == (worth_it, decided)
+    assert (verdict.recommendation == "separate-sites") is worth_it
     assert verdict.because.endswith(".")
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from planner.comparison import optimize, planned_at, solved
 from planner.comparison.baselines import Compared, compared, in_batches, variants
-from planner.comparison.disaggregation import disaggregation
 from planner.comparison.margins import COLOCATED
 from planner.comparison.one_site import WORTHWHILE
+from planner.comparison.verdict import verdict
 from planner.errors import UndecidedError
 from planner.optimizer import Problem, planning_problem
 from planner.optimizer.batch_loads import MeasuredEngine, composed_load, roofline_load
@@ -199,7 +199,7 @@ def test_a_fleet_for_the_bill_costs_no_more_and_has_no_room_for_another_instance
 
 def said(plan: Fleet, other: Baseline, unknown: frozenset[str] = frozenset()) -> Disaggregation | None:
     """The verdict by one colocated fleet."""
-    return disaggregation(small_with(MIN_COST), plan, 0.0, Compared((other,), (), frozenset(), unknown))
+    return verdict(small_with(MIN_COST), (), plan, 0.0, Compared((other,), (), frozenset(), unknown)).disaggregation
 
 
 @pytest.mark.parametrize(("figure", "gap"), [(0.8, 0.1), (1.2, 0.3), (1.2, 0.165), (1.3, 0.08), (1.0, 0.0)])
@@ -260,14 +260,15 @@ def test_where_it_cannot_be_compared_the_reason_is_a_note_and_the_verdict_null(w
     assert found.others == ()
     assert {text.endswith("(note: no-baseline)") and why in text for text in found.notes} == {True}
     compared = Compared((), found.notes, found.impossible, found.unknown)
-    assert disaggregation(problem.scenario, plan, 0.0, compared) is None
+    assert verdict(problem.scenario, problem.classes, plan, 0.0, compared).disaggregation is None
 
 
 def test_a_fleet_that_exists_only_with_perfect_overlap_leaves_it_undecided() -> None:
     problem, plan, found = beside(small_with({"slo.tpot_ms": 26.0}))
     assert found.others == ()
     assert found.unknown == set(COLOCATED[1:])
-    answer = disaggregation(problem.scenario, plan, 0.0, Compared((), found.notes, found.impossible, found.unknown))
+    compared = Compared((), found.notes, found.impossible, found.unknown)
+    answer = verdict(problem.scenario, problem.classes, plan, 0.0, compared).disaggregation
     assert answer is not None
     assert not answer.decided
     assert not answer.worth_it
@@ -278,7 +279,8 @@ def test_a_limit_that_no_colocated_batch_keeps_is_a_proof_that_pools_apart_are_w
         small_with({"slo.tpot_ms": 26.0, "measured.home.prefill.seconds": [3.0, 16.0, 150.0]})
     )
     assert found.impossible == set(COLOCATED[1:])
-    answer = disaggregation(problem.scenario, plan, 0.0, Compared((), found.notes, found.impossible, found.unknown))
+    compared = Compared((), found.notes, found.impossible, found.unknown)
+    answer = verdict(problem.scenario, problem.classes, plan, 0.0, compared).disaggregation
     assert answer is not None
     assert answer.decided
     assert answer.worth_it

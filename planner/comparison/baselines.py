@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Literal
 
 import numpy as np
@@ -21,12 +21,13 @@ from planner.comparison.home import (
     local_prefill,
     mixed_home,
 )
-from planner.comparison.margins import COLOCATED
+from planner.comparison.margins import COLOCATED, COLOCATED_ALONE, HOMOGENEOUS, LOCAL, SEPARATE
 from planner.comparison.one_site import worth_listing
 from planner.comparison.planned import Classes, Planned, planned
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.capacity import decode_s, threshold_loads
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.problem import Problem, requests_by_name
 from planner.optimizer.resolution import resolved
 from planner.results import Baseline, Fleet
@@ -38,7 +39,7 @@ from planner.work_clock import work_s
 PREFILL, DECODE = "pd-p", "pd-d"
 DECIMALS = 9
 """Of a gap: what is left is the solver's rounding."""
-MIXED_HOME = "mixed-home"
+MIXED_HOME = LOCAL[1]
 FEW_POOLS = 6
 """Pools up to which a scenario of one site with several demands is planned on other accelerators as well."""
 
@@ -57,7 +58,7 @@ class Compared:
 
 
 def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[str] | None = None) -> Compared:
-    """Every baseline, or those of some names, that can be planned beside a plan, and why each of the others cannot.
+    """Every fleet, or those of some names, that can be planned beside a plan, and why each of the others cannot.
 
     Args:
         problem: the question.
@@ -68,9 +69,9 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
     The plan stands without a comparison, such as one on a chip that nobody measured in the other role. What turns out
     to be the plan itself is no comparison and left out.
     """
-    scenario, classes = problem.scenario, problem.classes
+    scenario = problem.scenario
     asked = [v for v in variants(problem, plan, names is None) if names is None or v.name in names]
-    found = compared(scenario, classes, asked, plan, deadline)
+    found = compared(scenario, problem.classes, asked, plan, deadline)
     apart = [other for other in found.others if other.name not in COLOCATED]
     if has_one_site(scenario):
         apart = [*worth_listing(scenario, apart)]
@@ -78,7 +79,7 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
 
 
 def compared(scenario: Scenario, classes: Classes, asked: Sequence[Variant], plan: Fleet, deadline: float) -> Compared:
-    """Fleets of variants, each planned in its part of the time; no fleet of batches twice, nor that of another name.
+    """Fleets of variants, each planned in its part of the time.
 
     Args:
         scenario: the question.
@@ -86,6 +87,9 @@ def compared(scenario: Scenario, classes: Classes, asked: Sequence[Variant], pla
         asked: the variants.
         plan: the planned fleet.
         deadline: `work_s()` time for all of them together; what one leaves is the others'.
+
+    Returns:
+        No fleet that is the plan; fleets at home in both roles, and in one batch, that are none of those before them.
     """
     others, notes, same = list[Baseline](), list[Note](), list[str]()
     impossible, unknown = set[str](), set[str]()
@@ -130,7 +134,7 @@ def _planned_beside(
     found = planned(asked, classes, deadline) if work_s() < deadline else None
     if found is None and work_s() >= deadline:
         raise UndecidedError("nothing was found in the time")
-    if found is None and _is_composed(asked):
+    if found is None and _is_composed(asked) and not _falls_short(asked, classes):
         raise UndecidedError(f"such a fleet {_failing(asked)}, unless prefill and decode overlap")
     if found is None:
         raise InfeasibleError(f"such a fleet {_failing(asked)}")
@@ -153,19 +157,32 @@ def _is_composed(scenario: Scenario) -> bool:
     return any(pool.role == "colocated" and pool.service_times == "measured" for pool in scenario.pools.values())
 
 
+def _falls_short(scenario: Scenario, classes: Classes) -> bool:
+    """Whether a fleet of batches would serve less than the demand even if prefill and decode overlapped perfectly."""
+    if scenario.objective == "max-throughput":
+        return False
+    problem = planning_problem(scenario, classes=classes)
+    each = [pool.batching.overlapped_req_per_s or inf if pool.batching else inf for pool in problem.pools]
+    most = sum(pool.max_instances * rate for pool, rate in zip(problem.pools, each, strict=True))
+    return most < max(sum(demand.req_per_s[p] for demand in problem.demands) for p in range(len(problem.periods)))
+
+
 def _overlap_gaps(scenario: Scenario, found: Planned) -> Iterator[float]:
     """How much better pools with prefill and decode measured apart may be, if both overlapped perfectly in one batch.
 
     Equation:
-        n C / r - 1 of a rate r, C what an instance then serves; 1 - ceil(r / C) / n of a bill; half of a time
+        n C / r - 1 of a rate r, C what an instance then serves; 1 - ceil(r / C) / n of a bill, r the rate of the
+        busiest period; half of a time
     """
-    rate, sizes = found.fleet.most_req_per_s, found.solution.operations[0].n_instances
-    for pool, n in zip(found.problem.pools, sizes, strict=True):
+    operations = found.solution.operations
+    for i, pool in enumerate(found.problem.pools):
+        n = max(one.n_instances[i] for one in operations)
         most = None if pool.batching is None or not n else pool.batching.overlapped_req_per_s
         if most and scenario.objective == "max-throughput":
-            yield max(n * most / rate - 1, 0.0)
+            yield max(n * most / found.fleet.most_req_per_s - 1, 0.0)
         elif most and scenario.objective == "min-cost":
-            yield 1 - ceil(found.fleet.throughput_req_per_s / most * (1 - 1e-9)) / n
+            peak = max(sum(d.req_per_s for d in one.decodings if d.pool == i) for one in operations)
+            yield 1 - ceil(peak / most * (1 - 1e-9)) / n
         elif most:
             yield 0.5
 
@@ -179,7 +196,8 @@ def _failing(scenario: Scenario) -> str:
 
 
 def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Variant]:
-    """The scenarios of the baselines; with one site also of what may be tried there, unless told not to.
+    """The scenarios of the fleets beside a plan: of one kind of accelerators, of one kind of serving, without another
+    site; with one site also of what may be tried there, unless told not to.
 
     Args:
         problem: the question.
@@ -188,17 +206,33 @@ def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Vari
     """
     scenario, asked = problem.scenario, problem.scenario.with_open_layouts()
     requests = requests_by_name(problem.classes)
-    yield from _of_one_kind(problem, plan)
-    yield from _in_batches(problem, plan)
-    if not has_one_site(scenario):
-        yield Variant(
-            "local-prefill", "every prompt prefilled at the site that decodes it", lambda: local_prefill(asked)
-        )
-        if len(kinds_at_home(scenario)) > 1 or any(site in decoding_sites(scenario) for site, _ in limits(scenario)):
-            title = f"{_title_of_home(scenario)}, {_spent(scenario)}"
-            yield Variant(MIXED_HOME, title, lambda: _mixed(asked, requests, plan))
-    elif tries and (problem.is_plain or _is_small(scenario)):
-        yield from at_hand(scenario, requests, *([] if problem.is_plain else [1]))
+    yield from _of_serving(problem, plan)
+    if has_one_site(scenario):
+        if tries and not problem.has_batches and (problem.is_plain or _is_small(scenario)):
+            yield from at_hand(scenario, requests, *([] if problem.is_plain else [1]))
+        return
+    title = "every prompt prefilled at the site that decodes it"
+    yield Variant(LOCAL[0], title, lambda: local_prefill(asked))
+    limited = any(site in decoding_sites(scenario) for site, _ in limits(scenario))
+    if not problem.has_batches and (len(kinds_at_home(scenario)) > 1 or limited):
+        title = f"{_title_of_home(scenario)}, {_spent(scenario)}"
+        yield Variant(MIXED_HOME, title, lambda: _mixed(asked, requests, plan))
+
+
+def _of_serving(problem: Problem, plan: Fleet) -> Iterator[Variant]:
+    """Fleets of one kind of serving at home: of the one that the question does not offer, or of one of both."""
+    scenario, decodes = problem.scenario, any(pool.role == "decode" for pool in problem.scenario.pools.values())
+    is_at_one_place = len(decoding_sites(scenario)) == 1 and len({p.model for p in scenario.pools.values()}) == 1
+    if problem.has_batches and (decodes or not is_at_one_place):
+        yield from _of_one_serving(scenario)
+    elif problem.has_batches:
+        yield from _apart(scenario, plan)
+        if len(scenario.pools) > 1:
+            yield from of_one_pool(scenario, scenario, plan)
+    else:
+        yield from _of_one_kind(problem, plan)
+        if is_at_one_place:
+            yield from of_one_pool(in_batches(scenario.with_open_layouts(), _home(scenario)), scenario, plan)
 
 
 def _is_small(scenario: Scenario) -> bool:
@@ -212,7 +246,7 @@ def _of_one_kind(problem: Problem, plan: Fleet) -> Iterator[Variant]:
     if has_one_site(scenario) and not problem.is_plain:
         return
     yield Variant(
-        "homogeneous-pd",
+        HOMOGENEOUS,
         f"prefill and decode on {n} {home.hardware}, one site",
         lambda: homogeneous(asked, n),
     )
@@ -223,42 +257,62 @@ def _of_one_kind(problem: Problem, plan: Fleet) -> Iterator[Variant]:
         return
     yield from _for_the_same_money(asked, home, plan)
     if scenario.objective == "min-cost":
-        yield Variant(
-            "cheapest-homogeneous-pd",
-            f"the cheapest {home.hardware} fleet that serves the demand",
-            lambda: homogeneous(asked, None),
-        )
+        yield _cheapest(asked, home)
 
 
-def _in_batches(problem: Problem, plan: Fleet) -> Iterator[Variant]:
-    """Fleets of the accelerators that decode, which prefill and decode in one batch."""
-    scenario = problem.scenario
-    if len(decoding_sites(scenario)) > 1 or len({pool.model for pool in scenario.pools.values()}) > 1:
+def _cheapest(scenario: Scenario, home: Pool) -> Variant:
+    title = f"the cheapest {home.hardware} fleet that serves the demand"
+    return Variant("cheapest-homogeneous-pd", title, lambda: homogeneous(scenario, None))
+
+
+def _apart(scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
+    """Fleets of the accelerators of a colocated pool, with prefill and decode apart on the same basis."""
+    key = scenario.colocated_pool or ""
+    home = scenario.pools[key].model_copy(
+        update={"role": "decode", "tokens_per_pass": None, "service_times": "roofline"}
+    )
+    asked, n = scenario.model_copy(update={"pools": {**scenario.pools, key: home}}), plan.n_accelerators
+    if scenario.objective == "min-cost":
+        yield _cheapest(asked, home)
         return
-    home = _home(scenario)
-    stock, _ = limits(scenario).get((home.site, scenario.hardware_of(home).name), (None, ""))
-    yield from of_one_pool(in_batches(scenario.with_open_layouts(), home), plan, stock)
+    title = f"prefill and decode on {n} {home.hardware}, one site"
+    yield Variant(HOMOGENEOUS, title, partial(homogeneous, asked, n))
+    yield from [*_for_the_same_money(asked, home, plan)][1:]
 
 
-def of_one_pool(scenario: Scenario, plan: Fleet, stock: int | None) -> Iterator[Variant]:
-    """Fleets of the colocated pool of a scenario alone: the cheapest, or as many accelerators and for the same bill.
+def _of_one_serving(scenario: Scenario) -> Iterator[Variant]:
+    """Fleets of a scenario with both kinds of serving, of one of them alone."""
+    for name, title, roles in (
+        (SEPARATE, "prefill and decode pools alone, without the colocated ones", ("prefill", "decode")),
+        (COLOCATED_ALONE, "colocated pools alone, every prompt prefilled where it is decoded", ("colocated",)),
+    ):
+        pools = {key: pool for key, pool in scenario.pools.items() if pool.role in roles}
+        if 0 < len(pools) < len(scenario.pools) and any(pool.role != "prefill" for pool in pools.values()):
+            yield Variant(name, title, partial(scenario.model_copy, update={"pools": pools}))
+
+
+def of_one_pool(asked: Scenario, scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
+    """Fleets of the colocated pool of a scenario alone: the cheapest, or as many accelerators and for the same bill;
+    and the best of those that can be had.
 
     Args:
-        scenario: the question, with a colocated pool.
+        asked: the question with a colocated pool.
+        scenario: the question, which says what can be had.
         plan: the planned fleet.
-        stock: accelerators of its kind that can be had at its site; None: any number.
     """
-    key, n, bill = scenario.colocated_pool or "", plan.n_accelerators, plan.cost.usd_per_hour
-    together = f"prefill and decode in one batch on {{n}} {scenario.pools[key].hardware}"
-    alone = partial(_alone, scenario, key)
-    if scenario.objective == "min-cost":
+    key, n, bill = asked.colocated_pool or "", plan.n_accelerators, plan.cost.usd_per_hour
+    pool, is_cost = asked.pools[key], scenario.objective == "min-cost"
+    stock, _ = limits(scenario).get((pool.site, scenario.hardware_of(pool).name), (None, ""))
+    together = f"prefill and decode in one batch on {{n}} {pool.hardware}"
+    alone = partial(_alone, asked, key)
+    if is_cost:
         yield Variant(COLOCATED[0], f"{together}, the cheapest that serve the demand", alone)
     else:
         yield Variant(COLOCATED[2], f"{together}, one site", partial(alone, n_accelerators=n))
-    if scenario.objective != "min-cost" and bill is not None and bill > 0:
+    if not is_cost and bill is not None and bill > 0:
         yield Variant(COLOCATED[1], f"{together} for the whole bill of the plan", partial(alone, usd_per_hour=bill))
     if stock is not None:
-        usd, most = (None, stock) if scenario.objective == "min-cost" else (bill, stock if bill else min(stock, n))
+        usd, most = (None, stock) if is_cost else (bill, stock if bill else min(stock, n))
         title = f"{together}, of those that can be had there"
         yield Variant(COLOCATED[3], title, partial(alone, n_accelerators=most, usd_per_hour=usd))
 
@@ -326,7 +380,7 @@ def _mixed(scenario: Scenario, requests: Requests, plan: Fleet) -> Scenario:
     if usd is None and not is_limited:
         what = f"nothing limits it: {', '.join(plan.cost.missing_prices)} not stated"
         raise InputError(scenario.problem(("prices",), what, "a price for each"))
-    return mixed_home(scenario, requests, usd)
+    return mixed_home(scenario, requests, usd, inf if usd is not None else plan.n_accelerators)
 
 
 def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator[Variant]:

@@ -1,6 +1,7 @@
 """Fleets without prefill elsewhere: what is stated at the sites that decode, as scenarios to plan."""
 
 from collections.abc import Iterator, Mapping
+from math import inf
 
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer.layout_candidates import texts
@@ -29,18 +30,22 @@ def local_prefill(scenario: Scenario) -> Scenario:
     for name in scenario.workloads:
         served = [pool for pool in pools.values() if name in alone.classes_of(pool)]
         near = {pool.site for pool in served if pool.role == "prefill"}
-        if not near & {pool.site for pool in served if pool.role == "decode"}:
+        together = any(pool.role == "colocated" for pool in served)
+        if not together and not near & {pool.site for pool in served if pool.role == "decode"}:
             raise InfeasibleError("no pool prefills at the sites that decode")
     return alone
 
 
-def mixed_home(scenario: Scenario, requests: Requests, budget_usd_per_hour: float | None) -> Scenario:
+def mixed_home(
+    scenario: Scenario, requests: Requests, budget_usd_per_hour: float | None, most_accelerators: float = inf
+) -> Scenario:
     """The scenario with all kinds of accelerators of the decoding sites in both roles there, and none elsewhere.
 
     Args:
         scenario: the question.
         requests: what is asked of it.
         budget_usd_per_hour: what the fleet may cost; None: nothing is said.
+        most_accelerators: of each kind at a site, where fewer than the stock may be used.
 
     Returns:
         A scenario of free sizes within the stock of every kind. The sizes of its pools, where the question states them,
@@ -57,7 +62,7 @@ def mixed_home(scenario: Scenario, requests: Requests, budget_usd_per_hour: floa
         raise InfeasibleError("no accelerators at home take both roles")
     sites = {}
     for name, place in scenario.sites.items():
-        stock = {kind: n for (at, kind), (n, _) in limits(scenario).items() if at == name}
+        stock = {kind: min(n, most_accelerators) for (at, kind), (n, _) in limits(scenario).items() if at == name}
         sites[name] = place.model_copy(update={"accelerators": stock})
     free = {"threshold_tokens": "free", "prefill_to_decode": "free"}
     return scenario.model_copy(

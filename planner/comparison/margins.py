@@ -1,34 +1,56 @@
 """Plan and opponent beside each other: whether they are judged by one measure, by how much one wins, and in words."""
 
-from planner.comparison.one_site import ROUNDING
+from collections.abc import Sequence
+
 from planner.results import Baseline, Fleet, Latency
 from planner.scenario import Scenario, Slo
-from planner.units import number
+from planner.ties import largest
+from planner.units import MILLI, number, percent
 
-HOMOGENEOUS = "homogeneous-pd"
+WORTHWHILE = 0.01
+"""A gain below one per cent is less than the service times are known to."""
+ROUNDING = 1e-6
+DECIMALS = 6
+SLOWER = 1.05
+"""Times the plan's time per token, from which on a slower one is pointed out."""
+HOMOGENEOUS, SEPARATE, COLOCATED_ALONE = "homogeneous-pd", "without-colocated", "colocated-alone"
 COLOCATED = ("cheapest-colocated", "equal-bill-colocated", "colocated", "local-colocated")
 """Names of fleets of the accelerators that decode, in one batch: three whatever the stock, and the best within it."""
+TOGETHER = (*COLOCATED, COLOCATED_ALONE)
+LOCAL = ("local-prefill", "mixed-home")
+APART = ("cheapest-homogeneous-pd", "equal-bill-homogeneous-pd", "equal-cost-homogeneous-pd", HOMOGENEOUS, SEPARATE)
+"""Names of fleets that keep prefill and decode apart."""
+ALTERNATIVES = (*APART, *LOCAL, *TOGETHER)
+"""Names of fleets that answer the same question: a verdict rests on these."""
+PARTS = (SEPARATE, COLOCATED_ALONE, LOCAL[0])
+"""Names of those that leave some pools or links of the question out: what no plan passes, they do not either."""
 
 
 def is_fair(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
-    """Whether a fleet does what the plan is for: serves its demand, or costs no more where the rate or TTFT counts."""
+    """Whether a fleet does what the plan is for: serves its demand, or costs no more where the rate or TTFT counts.
+
+    Without all prices it has no more accelerators.
+    """
     if scenario.objective == "min-cost":
         return (
             other.most_req_per_s >= (1 - ROUNDING) * plan.throughput_req_per_s and other.cost.usd_per_hour is not None
         )
     ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
-    return ours is None or theirs is None or theirs <= (1 + ROUNDING) * ours
+    if ours is None or theirs is None:
+        return other.n_accelerators <= plan.n_accelerators
+    return theirs <= (1 + ROUNDING) * ours
+
+
+def value_of(scenario: Scenario, fleet: Fleet) -> float | None:
+    """What a fleet is judged by: its rate, bill, or TTFT at the percentile asked for; None where that is unknown."""
+    if scenario.objective == "min-cost":
+        return fleet.cost.usd_per_hour
+    return ttft_s(scenario, fleet.latency) if scenario.objective == "min-ttft" else fleet.most_req_per_s
 
 
 def judged_by(scenario: Scenario, plan: Fleet, other: Baseline) -> tuple[float, float] | None:
-    """What plan and opponent are judged by: rates, bills, or TTFT; None where one is unknown."""
-    if scenario.objective == "min-cost":
-        found = (plan.cost.usd_per_hour, other.cost.usd_per_hour)
-    elif scenario.objective == "min-ttft":
-        found = (ttft_s(scenario, plan.latency), ttft_s(scenario, other.latency))
-    else:
-        found = (plan.most_req_per_s, other.most_req_per_s)
-    ours, theirs = found
+    """What plan and opponent are judged by; None where one is unknown."""
+    ours, theirs = value_of(scenario, plan), value_of(scenario, other)
     return None if ours is None or theirs is None else (ours, theirs)
 
 
@@ -51,17 +73,30 @@ def margin_key(scenario: Scenario, plan: Fleet, other: Baseline) -> float:
 
 def figures(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
     """What plan and opponent do, beside each other."""
+    slower = _slower(scenario, plan, other)
     if scenario.objective == "min-cost":
         bills = f"{number(plan.cost.usd_per_hour, 4)} USD/h against {number(other.cost.usd_per_hour, 4)}"
-        return f"serves the demand for {bills} for {other.title}"
+        return f"serves the demand for {bills} for {other.title}{slower}"
     if scenario.objective == "min-ttft":
         name, values = f"P{_percentile(scenario)}", judged_by(scenario, plan, other)
         ours, theirs = values or (None, None)
         demand = f"serves {number(plan.throughput_req_per_s)} req/s"
-        return f"{demand} with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}"
+        return f"{demand} with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}{slower}"
     rates = f"{number(plan.most_req_per_s)} req/s at most against {number(other.most_req_per_s)}"
     left_out = "" if plan.cost.usd_per_hour is not None else _left_out(plan, other)
-    return f"serves {rates} with {other.title}{left_out}"
+    return f"serves {rates} with {other.title}{left_out}{slower}"
+
+
+def _slower(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
+    """That tokens are slower where nothing limits them."""
+    ours, theirs = plan.latency.tpot_mean_s, other.latency.tpot_mean_s
+    slos = [scenario.slo_of(name) for name in scenario.workloads]
+    is_limited = any(slo is not None and slo.tpot_ms is not None for slo in slos)
+    is_limited = is_limited or any(pool.tpot_ms is not None for pool in scenario.pools.values())
+    if is_limited or ours is None or theirs is None or theirs <= SLOWER * ours:
+        return ""
+    apart, together = number(ours / MILLI), number(theirs / MILLI)
+    return f", whose output tokens take {together} ms each against {apart} ms, as no slo.tpot_ms limits them"
 
 
 def _percentile(scenario: Scenario) -> int:
@@ -78,3 +113,46 @@ def _left_out(plan: Fleet, other: Baseline) -> str:
     """What a comparison without all prices does not count."""
     counted = "accelerators by number alone" if other.name == HOMOGENEOUS else "accelerators alone"
     return f", counting {counted}: no price of {', '.join(plan.cost.missing_prices)}"
+
+
+def strongest(
+    scenario: Scenario, plan: Fleet, gap: float, others: Sequence[Baseline], *, is_open: bool = False
+) -> Baseline:
+    """The strongest of some opponents.
+
+    Args:
+        scenario: the question.
+        plan: the planned fleet.
+        gap: relative distance of its objective to its bound.
+        others: opponents.
+        is_open: whether it is not decided between them: then the one that may be strongest.
+    """
+    if is_open:
+        return largest(others, lambda other: -margins(scenario, plan, gap, other)[1])
+    return largest(others, lambda other: margin_key(scenario, plan, other))
+
+
+def signed(scenario: Scenario, margin: float) -> str:
+    """A margin of the plan in words: more requests, or a lower bill or TTFT."""
+    if scenario.objective == "max-throughput":
+        return f"{'+' if margin >= 0 else ''}{percent(margin)}"
+    return f"{percent(abs(margin))} {'less' if margin >= 0 else 'more'}"
+
+
+def is_cheaper_for_the_demand(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
+    """Whether a fleet serves the demand that is stated beside a rate to be sought, for less than the plan costs."""
+    demand, ours, theirs = scenario.demand_req_per_s, plan.cost.usd_per_hour, other.cost.usd_per_hour
+    if scenario.objective != "max-throughput" or demand is None or len(scenario.periods) > 1:
+        return False
+    return (
+        ours is not None and theirs is not None and other.most_req_per_s >= demand and theirs < (1 - WORTHWHILE) * ours
+    )
+
+
+def stated_margin(scenario: Scenario, plan: Fleet, other: Baseline | None) -> float | None:
+    """What the plan gains over an opponent as an answer states it; None without one [fraction]."""
+    if other is None:
+        return None
+    if is_cheaper_for_the_demand(scenario, plan, other):
+        return round(1 - (plan.cost.usd_per_hour or 0.0) / (other.cost.usd_per_hour or 1.0), DECIMALS)
+    return round(margins(scenario, plan, 0.0, other)[0], DECIMALS)

@@ -5,24 +5,22 @@ from collections.abc import Iterator, Sequence
 
 from planner.comparison.alternative_hardware import BEST_OF_EACH, each_once, has_one_site
 from planner.comparison.home import Requests
+from planner.comparison.margins import ROUNDING, SEPARATE, TOGETHER, WORTHWHILE
 from planner.notes import Note, note
 from planner.optimizer.service_times import Decoded, batch_limit_words
-from planner.results import Baseline, Fleet, PoolPlan, Verdict
+from planner.results import Baseline, Fleet, PoolPlan
 from planner.scenario import Scenario
 from planner.ties import largest
 from planner.units import SECONDS_PER_HOUR, number, percent, usd
 
-WORTHWHILE = 0.01
-"""A gain below one per cent is less than the service times are known to."""
-
-
-ROUNDING = 1e-6
 IDLE = 0.5
 """Share of the time that a pool works below which its load limits nothing."""
 THOUSAND = 1e3
+OF_ONE_SERVING = (*TOGETHER, SEPARATE)
+"""Names of fleets of which the recommendation says how good they are."""
 
 
-def one_site_verdict(scenario: Scenario, requests: Requests, plan: Fleet, others: Sequence[Baseline]) -> Verdict:
+def one_site_text(scenario: Scenario, requests: Requests, plan: Fleet, others: Sequence[Baseline]) -> str:
     """The verdict without a second site: nothing is to be moved, so what was asked is what the plan costs.
 
     Args:
@@ -31,8 +29,9 @@ def one_site_verdict(scenario: Scenario, requests: Requests, plan: Fleet, others
         plan: the planned fleet.
         others: other fleets for the same requests, as far as they were planned.
     """
-    parts = (_served(plan), _limit(scenario, requests, plan), _cheaper(scenario, plan, others))
-    return Verdict(worth_it=False, because=" ".join(filter(None, parts)))
+    alike = [other for other in others if other.name not in OF_ONE_SERVING]
+    cheaper = _cheaper(scenario, plan, alike) if alike or scenario.colocated_pool is None else ""
+    return " ".join(filter(None, (_served(plan), _limit(scenario, requests, plan), cheaper)))
 
 
 def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Iterator[Note]:
@@ -48,7 +47,7 @@ def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Ite
     """
     if not has_one_site(scenario):
         return
-    best = _best(scenario, plan, others)
+    best = _best(scenario, plan, [other for other in others if other.name not in OF_ONE_SERVING])
     if best is not None and best.changes and (_saves(scenario, plan, best) or _serves_more(scenario, plan, best)):
         changes = " ".join(f"--set {shlex.quote(change)}" for change in best.changes)
         yield note("cheaper-fleet", f"with {changes} the plan is that fleet: {best.title}")

@@ -6,18 +6,16 @@ from pathlib import Path
 
 from planner.comparison.baselines import baselines
 from planner.comparison.batch_doubts import batch_doubts
-from planner.comparison.colocated_baselines import colocated_baselines
-from planner.comparison.disaggregation import apart_instead, disaggregation, without_bursts
 from planner.comparison.doubts import length_notes, room_notes
 from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
 from planner.comparison.infeasibility import Trials, infeasible
-from planner.comparison.margins import COLOCATED
+from planner.comparison.margins import ALTERNATIVES
 from planner.comparison.one_site import adoption
 from planner.comparison.schedule import schedule_of
 from planner.comparison.served import served_models
 from planner.comparison.software import Candidate, price_notes, setup_notes
 from planner.comparison.spare import spare_notes
-from planner.comparison.verdict import DECISIVE, verdict
+from planner.comparison.verdict import verdict
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.context import context_notes
@@ -232,7 +230,7 @@ def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdi
     limit = TimeLimit.of(time_limit_s)
     solution = solved(problem, limit.part_s(PLAN_PART), is_explained=False)
     fleet = planned_at(problem, solution)
-    compared = baselines(problem, fleet, work_s() + limit.left_s, DECISIVE)
+    compared = baselines(problem, fleet, work_s() + limit.left_s, ALTERNATIVES)
     found = verdict(problem.scenario, problem.classes, fleet, solution.gap, compared)
     if not found.decided and compared.unknown:
         name = problem.scenario.name
@@ -244,19 +242,12 @@ def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_L
     """The plan that a solution is, with baselines, shadow prices and verdict, all of them in the time limit."""
     limit, answer = TimeLimit.of(time_limit_s), evaluation(problem, solution)
     fleet, scenario = Fleet(**answer.fleet()), problem.scenario
-    until = work_s() + limit.part_s(BASELINES_PART)
-    if problem.has_batches:
-        compared, judge = colocated_baselines(scenario, problem.classes, fleet, until), apart_instead
-    else:
-        compared, judge = baselines(problem, fleet, until), disaggregation
+    compared = baselines(problem, fleet, work_s() + limit.part_s(BASELINES_PART))
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
-    apart, uneven = without_bursts(scenario, judge(scenario, fleet, solution.gap, compared))
     spare = spare_notes(scenario, problem.classes, fleet, work_s() + limit.part_s(SPARE_PART))
-    other_layouts = [other for other in compared.others if other.name not in COLOCATED]
-    notes = (*uneven, *spare, *compared.notes, *adoption(scenario, fleet, other_layouts))
+    notes = (*spare, *compared.notes, *adoption(scenario, fleet, compared.others))
     prices = shadow_prices(problem, solution, limit.left_s)
-    said = found.model_copy(update={"disaggregation": apart})
-    return _plan(problem, solution, answer, said, compared.others, prices, notes)
+    return _plan(problem, solution, answer, found, compared.others, prices, notes)
 
 
 def sketched(problem: Problem, solution: Solution, req_per_s: float | None = None) -> Plan:

@@ -54,6 +54,7 @@ def headline(plan: Plan) -> list[tuple[str, str]]:
     rows = [
         *(promise if is_first else ()),
         ("verdict", words.verdict(plan)),
+        ("best served", words.serving(plan)),
         ("instances", f"{words.sizes(plan)}  ({words.pool_names(plan)}; {words.accelerators(plan)})"),
         ("prefill:decode", words.prefill_to_decode(plan)),
         ("threshold", words.threshold(plan)),
@@ -150,8 +151,6 @@ def _baselines(plan: Plan) -> "RenderableType | None":
         f"req/s at most, and those of the plan over the fleet's; USD/M per million input tokens; TTFT mean and "
         f"{percentile} in s, {waits}"
     ]
-    if (apart := plan.verdict.disaggregation) is not None:
-        explained.append(apart.because)
     text = "\n".join(explained + [f"{b.name}: {words.other_fleet(b)}" for b in plan.baselines])
     fleets: list[tuple[str, Fleet, str]] = [("plan", plan, "")]
     fleets += [(b.name, b, formats.times(b.ratio)) for b in plan.baselines]

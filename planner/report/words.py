@@ -159,6 +159,22 @@ def verdict(plan: Plan) -> str:
     return f"Worth it. {plan.verdict.because}" if plan.verdict.worth_it else plan.verdict.because
 
 
+SERVING = {
+    "separate-sites": "in separate sites",
+    "separate": "in pools apart, in one site",
+    "colocated": "in one batch (colocated)",
+    None: "not decided",
+}
+"""Kinds of serving that may be recommended."""
+
+
+def serving(plan: Plan) -> str:
+    """The kind of serving to recommend, and what being apart is worth where the verdict does not say."""
+    verdict, apart = plan.verdict, plan.verdict.disaggregation
+    is_said = apart is None or (apart.opponent is not None and apart.opponent == verdict.opponent)
+    return f"{SERVING[verdict.recommendation]}{'' if is_said or apart is None else f'. {apart.because}'}"
+
+
 def worth_it(plan: Plan) -> str:
     """The verdict in a word."""
     return "yes" if plan.verdict.worth_it else "no" if plan.verdict.decided else "open"

@@ -189,6 +189,10 @@ class CostBand(StrictModel):
     """Why one end has no bill, where that is so."""
 
 
+Serving = Literal["separate-sites", "separate", "colocated"]
+"""Kinds of serving: prefill in another site than decode, in pools apart from it, or in one batch with it."""
+
+
 class Disaggregation(StrictModel):
     """Whether to prefill and decode apart, against the same accelerators that do both in one batch, and why."""
 
@@ -204,10 +208,12 @@ class Disaggregation(StrictModel):
 
 
 class Verdict(StrictModel):
-    """Whether prefill in another site is worth it here, and why."""
+    """Which kind of serving is best here, whether prefill in another site is worth it, and why."""
 
+    recommendation: Serving | None = None
+    """Of the plan, or of a better fleet beside it; None: not decided."""
     worth_it: bool
-    """False too while it is not decided."""
+    """Whether it is `separate-sites`; false too while it is not decided."""
     because: str
     decided: bool = True
     """Whether it holds for every plan and opponent within their proven bounds."""

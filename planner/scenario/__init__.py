@@ -3,7 +3,7 @@
 from planner.scenario.alike import alike_classes
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven
 from planner.scenario.bundled import bundled_scenarios, scenario_path
-from planner.scenario.bursts import uneven_arrivals
+from planner.scenario.bursts import is_burstier, uneven_arrivals
 from planner.scenario.colocated import not_planned
 from planner.scenario.execution import (
     BurstArrivals,
@@ -103,6 +103,7 @@ __all__ = [
     "requests_of",
     "scenario_path",
     "seen_from",
+    "is_burstier",
     "uneven_arrivals",
     "unmeasured",
 ]

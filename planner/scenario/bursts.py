@@ -31,3 +31,21 @@ def uneven_arrivals(scenario: "Scenario") -> str:
     of_classes = [workload.arrivals.squared_cv for _, workload in scenario.workloads.values()]
     found = max(of_classes if stated is None else [stated.squared_cv], key=lambda value: abs(log(value)))
     return "" if found == 1 else f"with gaps of a squared_cv of {number(found)}"
+
+
+def is_burstier(scenario: "Scenario") -> bool:
+    """Whether requests are known to arrive less evenly than those of independent users, so that they wait longer.
+
+    >>> from planner.scenario import read_scenario
+    >>> [
+    ...     is_burstier(read_scenario("prfaas-paper", [f'execution.arrivals={{kind="gamma",squared_cv={cv}}}']))
+    ...     for cv in (0.5, 4.0)
+    ... ]
+    [False, True]
+    """
+    stated = scenario.execution.arrivals
+    if stated is not None and not isinstance(stated, GammaArrivals):
+        return stated.kind != "recorded"
+    of_classes = [workload.arrivals.squared_cv for _, workload in scenario.workloads.values()]
+    found = of_classes if stated is None else [stated.squared_cv]
+    return min(found) >= 1 < max(found)

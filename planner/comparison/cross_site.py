@@ -1,0 +1,157 @@
+"""What prefill in another site is worth, and against whom."""
+
+from collections.abc import Sequence
+
+from planner.comparison.baselines import Compared
+from planner.comparison.margins import (
+    ALTERNATIVES,
+    HOMOGENEOUS,
+    WORTHWHILE,
+    figures,
+    is_cheaper_for_the_demand,
+    margin_key,
+    margins,
+    signed,
+    strongest,
+    ttft_s,
+)
+from planner.comparison.recommendation import Possible, rivals, serving_of
+from planner.results import Baseline, Fleet
+from planner.scenario import Scenario
+from planner.ties import largest
+from planner.units import number, percent
+
+Opponent = tuple[str, Baseline | None]
+"""What a verdict says, and the fleet that it rests on."""
+
+
+def cross_site(scenario: Scenario, plan: Fleet, gap: float, compared: Compared, kinds: Possible) -> Opponent:
+    """What is said of prefill in another site, where there is one.
+
+    Args:
+        scenario: the question.
+        plan: the planned fleet.
+        gap: relative distance of its objective to its bound.
+        compared: what it is compared with.
+        kinds: of serving that may be recommended.
+    """
+    if cheaper := cheaper_for_the_demand(scenario, plan, compared):
+        return _no(_for_the_demand(scenario, plan, cheaper)), cheaper
+    if serving_of(plan) != "separate-sites":
+        return _sends_nothing(scenario, plan, gap, kinds), None
+    others = [o for o in rivals(scenario, plan, compared) if serving_of(o) != "separate-sites"]
+    can_be_had = [o for o in others if not o.beyond_stock]
+    if not can_be_had:
+        return _without_opponent(scenario, plan, compared, kinds, others), None
+    best = strongest(scenario, plan, gap, can_be_had, is_open="separate-sites" in kinds and len(kinds) > 1)
+    said = figures(scenario, plan, best)
+    margin, low, high = margins(scenario, plan, gap, best)
+    if kinds == {"separate-sites"}:
+        why = f"({signed(scenario, margin)}){_lifted(plan, compared)}.{_stock(scenario, plan, others)}"
+        return f"Cross-site prefill {said} {why}", best
+    if "separate-sites" not in kinds:
+        is_worse = high < -WORTHWHILE
+        return _no(f"it {said}") if is_worse else f"Cross-site prefill is as good here, and no better: it {said}.", best
+    unknown = sorted(compared.unknown & set(ALTERNATIVES))
+    why = f"but what {' and '.join(unknown)} would do was not found in the time"
+    if low <= WORTHWHILE or not unknown:
+        why = "which is as good within what is known of the two"
+    return f"Not decided: cross-site prefill {said}, {why}.", best
+
+
+def _without_opponent(
+    scenario: Scenario, plan: Fleet, compared: Compared, kinds: Possible, beyond: Sequence[Baseline]
+) -> str:
+    """What is said where no fleet that can be had does without another site, or none is known."""
+    if compared.unknown & set(ALTERNATIVES):
+        return "Not decided: what sites on their own serve is not known, for the reason in the notes."
+    if kinds != {"separate-sites"}:
+        what = "no fleet without another site could be planned with the service times at hand"
+        return f"Not decided: {what}, so a gain is not shown."
+    promised = any(slo is not None and slo.ttft_s for slo in map(scenario.slo_of, scenario.workloads))
+    what = f"Cross-site prefill serves {number(plan.throughput_req_per_s)} req/s{' as promised' if promised else ''}"
+    alone = "which no fleet does that can be had at the decoding sites alone"
+    return f"{what}, {alone}.{_stock(scenario, plan, beyond)}"
+
+
+def cheaper_for_the_demand(scenario: Scenario, plan: Fleet, compared: Compared) -> Baseline | None:
+    """The cheapest fleet without another site that can be had and serves a stated demand for less than the plan.
+
+    Args:
+        scenario: the question.
+        plan: the planned fleet.
+        compared: what it is compared with.
+    """
+    can_be_had = (o for o in rivals(scenario, plan, compared) if not o.beyond_stock)
+    at_home = (o for o in can_be_had if serving_of(o) != "separate-sites")
+    enough = [o for o in at_home if is_cheaper_for_the_demand(scenario, plan, o)]
+    return largest(enough, lambda o: -(o.cost.usd_per_hour or 0.0)) if enough else None
+
+
+def _sends_nothing(scenario: Scenario, plan: Fleet, gap: float, kinds: Possible) -> str:
+    """What is said of a plan at home."""
+    if "separate-sites" in kinds:
+        what = "the best plan that was found sends nothing to another site, and one may be up to"
+        return f"Not decided: {what} {percent(gap)} better."
+    return _no(f"the best plan sends nothing to another site{_alone(scenario, plan)}")
+
+
+def _for_the_demand(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
+    bills = f"{number(other.cost.usd_per_hour, 4)} USD/h by {other.title}, against {number(plan.cost.usd_per_hour, 4)}"
+    most = f"the plan serves {number(plan.most_req_per_s)} and that fleet {number(other.most_req_per_s)}"
+    return f"the stated {number(scenario.demand_req_per_s)} req/s are served for {bills}; at most, {most}"
+
+
+def _no(because: str) -> str:
+    return f"Cross-site prefill is not worth it here: {because}."
+
+
+def _alone(scenario: Scenario, plan: Fleet) -> str:
+    """How busy the only site is: the reason why nobody misses another one."""
+    used = [p for p in plan.pools if p.role == "prefill" and p.n_instances > 0]
+    if not used or scenario.demand_req_per_s is None:
+        return ""
+    busiest = largest(used, lambda p: p.utilization)
+    return (
+        f", and nothing to lift with it: {number(plan.throughput_req_per_s)} req/s keep {busiest.n_instances} prefill "
+        f"{'instance' if busiest.n_instances == 1 else 'instances'} of {busiest.name} busy "
+        f"{percent(busiest.utilization)} of the time"
+    )
+
+
+def _lifted(plan: Fleet, compared: Compared) -> str:
+    """The bound the plan lifts: what prefill takes of a homogeneous fleet of as many accelerators; and the link."""
+    busiest = largest(plan.links, lambda link: link.utilization)
+    at_most = busiest.mean_gbps * plan.most_req_per_s / plan.throughput_req_per_s
+    sends = f"sends {number(at_most)} of {number(busiest.capacity_gbps)} Gbps over {busiest.name}"
+    plain = next((o for o in compared.others if o.name == HOMOGENEOUS), None)
+    if plain is None:
+        return f"; it {sends}"
+    prefill = sum(p.n_instances for p in plain.pools if p.role == "prefill")
+    total = sum(p.n_instances for p in plain.pools)
+    return (
+        f"; it lifts the bound on prefill, which takes {prefill} of {total} instances of a homogeneous fleet of as "
+        f"many accelerators and leaves it {number(plain.most_req_per_s)} req/s, and {sends}"
+    )
+
+
+def _stock(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> str:
+    """Whether it is worth it for want of accelerators alone, where fleets with more than can be had were planned."""
+    more = [o for o in rivals if o.beyond_stock]
+    if not more:
+        return ""
+    cheaper = [o for o in more if is_cheaper_for_the_demand(scenario, plan, o)]
+    best = cheaper[0] if cheaper else largest(more, lambda o: margin_key(scenario, plan, o))
+    is_stock = bool(cheaper) or margins(scenario, plan, 0.0, best)[0] <= WORTHWHILE
+    start = "Stock is what makes it worth it" if is_stock else "More stock would not change that"
+    if cheaper:
+        does = (
+            f"serve the stated {number(scenario.demand_req_per_s)} req/s for {number(best.cost.usd_per_hour, 4)} USD/h"
+        )
+    elif scenario.objective == "min-cost":
+        does = f"serve the demand for {number(best.cost.usd_per_hour, 4)} USD/h"
+    elif scenario.objective == "min-ttft":
+        does = f"bring the first token within {number(ttft_s(scenario, best.latency))} s"
+    else:
+        does = f"serve {number(best.most_req_per_s)} req/s"
+    return f" {start}: {', '.join(best.beyond_stock)}, would {does} without another site."

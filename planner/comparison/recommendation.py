@@ -1,0 +1,189 @@
+"""Which kind of serving is recommended: in one batch, prefill and decode apart, or apart in separate sites."""
+
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import NamedTuple
+
+from planner.comparison.alternative_hardware import has_one_site
+from planner.comparison.baselines import Compared
+from planner.comparison.margins import (
+    ALTERNATIVES,
+    LOCAL,
+    PARTS,
+    TOGETHER,
+    WORTHWHILE,
+    is_fair,
+    judged_by,
+    value_of,
+)
+from planner.results import Baseline, Fleet, Serving
+from planner.scenario import Scenario, is_burstier, uneven_arrivals
+
+SIMPLEST_FIRST: tuple[Serving, ...] = ("colocated", "separate", "separate-sites")
+APART: frozenset[Serving] = frozenset(SIMPLEST_FIRST[1:])
+Possible = frozenset[Serving]
+"""Kinds of serving that may be the one to recommend."""
+
+
+EVEN = "colocated fleets are planned for independent users (Poisson), and requests arrive {}"
+
+
+class Reach(NamedTuple):
+    """How good fleets of a kind are, the more the better: a rate, or one over a bill or a TTFT."""
+
+    reached: float
+    """By the best that was found;"""
+    bound: float
+    """by none is this passed."""
+
+
+def serving_of(fleet: Fleet) -> Serving:
+    """The kind of serving of a fleet: where prompts are computed.
+
+    Args:
+        fleet: a plan, or a fleet beside it.
+    """
+    if any(link.mean_gbps > 0 for link in fleet.links):
+        return "separate-sites"
+    used = {pool.role for pool in fleet.pools if pool.offered_req_per_s > 0}
+    return "colocated" if "colocated" in used and "prefill" not in used else "separate"
+
+
+def rivals(scenario: Scenario, plan: Fleet, compared: Compared) -> list[Baseline]:
+    """Fleets that do what the plan is for, on whatever stock.
+
+    Args:
+        scenario: the question.
+        plan: the planned fleet.
+        compared: what it is compared with.
+    """
+    asked = (other for other in compared.others if other.name in ALTERNATIVES)
+    return [o for o in asked if is_fair(scenario, plan, o) and judged_by(scenario, plan, o) is not None]
+
+
+def possible(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) -> Possible:
+    """Kinds of serving that may be the one to recommend, for all that is known; one kind: it is recommended.
+
+    Equation:
+        gain = a / b - 1 of rates, 1 - a / b of bills and TTFT; from the simplest kind on, a kind takes the place of a
+        simpler one where its gain is above 1 % for all that both may reach, and joins it where that is not certain
+
+    Args:
+        scenario: the question.
+        plan: the planned fleet.
+        gap: relative distance of its objective to its bound.
+        compared: what it is compared with.
+
+    Returns:
+        All kinds where the plan is compared with none of another kind.
+    """
+    reaches = dict(_reaches(scenario, plan, gap, compared))
+    if len(reaches) == 1 and not compared.impossible & set(ALTERNATIVES):
+        return frozenset(SIMPLEST_FIRST[: 2 if has_one_site(scenario) else 3])
+    return best_kinds(scenario, reaches)
+
+
+def best_kinds(scenario: Scenario, reaches: Mapping[Serving, Reach]) -> Possible:
+    """Kinds of serving that may be the one to recommend, by what each may reach; equation as of `possible`.
+
+    Args:
+        scenario: the question, whose objective says what a gain is.
+        reaches: of every kind that is known.
+    """
+    known = [kind for kind in SIMPLEST_FIRST if kind in reaches]
+    found = frozenset(known[:1])
+    for kind in known[1:]:
+        found = frozenset().union(*(_better(scenario, kind, simpler, reaches) for simpler in found))
+    return found
+
+
+def _better(scenario: Scenario, kind: Serving, simpler: Serving, reaches: Mapping[Serving, Reach]) -> Possible:
+    """Which of two kinds is better, or both where that is not certain."""
+    ours, theirs = reaches[kind], reaches[simpler]
+    if gain(scenario, ours.reached, theirs.bound) > WORTHWHILE:
+        return frozenset({kind})
+    is_certain = gain(scenario, ours.bound, theirs.reached) <= WORTHWHILE
+    return frozenset({simpler} if is_certain else {simpler, kind})
+
+
+def gain(scenario: Scenario, ours: float, theirs: float) -> float:
+    """What the first of two figures gains over the other [fraction].
+
+    Args:
+        scenario: the question.
+        ours: a rate, or one over a bill or a TTFT.
+        theirs: likewise.
+    """
+    if ours <= 0 or theirs <= 0:
+        return -inf if ours <= 0 else inf
+    return ours / theirs - 1 if scenario.objective == "max-throughput" else 1 - theirs / ours
+
+
+def _reaches(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) -> Iterator[tuple[Serving, Reach]]:
+    """How good the fleets of every kind are that can be had; a kind that nothing is known of is left out."""
+    found: dict[Serving, Reach] = {}
+
+    def join(kind: Serving, reached: float, bound: float) -> None:
+        old = found.get(kind, Reach(0.0, 0.0))
+        found[kind] = Reach(max(old.reached, reached), max(old.bound, bound))
+
+    most, ours = inf, value_of(scenario, plan)
+    if ours is not None:
+        reached, most = _merits(scenario, ours, gap)
+        join(serving_of(plan), reached, most)
+    for other in (o for o in rivals(scenario, plan, compared) if not o.beyond_stock):
+        reached, bound = _merits(scenario, value_of(scenario, other) or 0.0, other.gap)
+        join(serving_of(other), reached, max(min(bound, most), reached) if other.name in PARTS else bound)
+    for name in compared.unknown & set(ALTERNATIVES):
+        for kind in _kinds(scenario, name):
+            join(kind, 0.0, most if name in PARTS else inf)
+    if not has_one_site(scenario):
+        join("separate-sites", 0.0, most)
+    if is_planned_as_even(scenario) and _knows_colocated(found, compared):
+        bound = found["colocated"].bound if "colocated" in found else 0.0
+        found["colocated"] = Reach(0.0, bound if is_burstier(scenario) else inf)
+    yield from found.items()
+
+
+def is_planned_as_even(scenario: Scenario) -> bool:
+    """Whether times are promised to requests that arrive otherwise than colocated fleets are planned for: what these
+    reach is then not known, and where arrivals are burstier the most that they may.
+
+    Args:
+        scenario: the question.
+    """
+    return bool(uneven_arrivals(scenario)) and (scenario.promises_latency or scenario.objective == "min-ttft")
+
+
+def despite_bursts(scenario: Scenario, because: str, kinds: Possible) -> str:
+    """What a verdict says, with the arrivals that leave it open where they do.
+
+    Args:
+        scenario: the question.
+        because: what it says as fleets were planned.
+        kinds: of serving that may be recommended.
+    """
+    if "colocated" not in kinds or len(kinds) == 1 or not is_planned_as_even(scenario):
+        return because
+    said = EVEN.format(uneven_arrivals(scenario))
+    return f"Not decided: {said}. As planned: {because.removeprefix('Not decided: ')}"
+
+
+def _knows_colocated(found: Mapping[Serving, Reach], compared: Compared) -> bool:
+    return "colocated" in found or bool(compared.impossible & set(TOGETHER))
+
+
+def _merits(scenario: Scenario, value: float, gap: float) -> Reach:
+    """What a rate, bill or TTFT reaches, and what it may reach within its gap."""
+    if scenario.objective == "max-throughput":
+        return Reach(value, value * (1 + gap))
+    reached = 1 / value if value > 0 else inf
+    return Reach(reached, reached / (1 - gap) if gap < 1 else inf)
+
+
+def _kinds(scenario: Scenario, name: str) -> Iterator[Serving]:
+    """Kinds that a fleet of a name may be of."""
+    if name in TOGETHER or (name in LOCAL and scenario.colocated_pool is not None):
+        yield "colocated"
+    if name not in TOGETHER:
+        yield "separate"
