@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.comparison import planned_at, sketched, solved
+from planner.comparison import Planned, sketched, solved
 from planner.comparison.evaluation import Evaluation
 from planner.optimizer import Problem, Solution, planning_problem, searched
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
@@ -287,7 +287,7 @@ def routed_search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolutio
 
 def fleet_of(problem: Problem, routed: RoutedSolution) -> Fleet:
     """The fleet of a plan of one route, at the rate that the plan is for."""
-    return planned_at(problem, solution_of_routes(problem, routed))
+    return Planned(problem, solution_of_routes(problem, routed)).fleet
 
 
 def evaluation_of(problem: Problem, routed: RoutedSolution, req_per_s: float) -> Evaluation:

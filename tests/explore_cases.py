@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.comparison import outcome
+from planner.comparison import best_fleet
 from planner.results import Fleet
 from planner.results.explorer import Explorer, Tables
 from planner.scenario import Scenario, read_scenario
@@ -47,7 +47,7 @@ def set_of(tables: Tables, knobs: Knobs) -> list[str]:
 def planned_with(name: str, knobs: Knobs, more: Sequence[str] = ()) -> Fleet:
     """The fleet that `planner optimize --set` plans with the knobs."""
     scenario = read_scenario("prfaas-paper", [*CASES[name], *set_of(tables_of_case(name), knobs), *more])
-    return outcome(scenario, [Path()], 60.0).fleet
+    return best_fleet(scenario, [Path()], 60.0).fleet
 
 
 DAY = {"night": {"hours": 12.0, "demand": 0.4}, "noon": {"hours": 12.0}}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from planner.comparison import class_ttft, optimize, sketched
+from planner.comparison import Planned, optimize, sketched
 from planner.comparison import solved as plan_of
 from planner.errors import CheckFailedError, InfeasibleError, InputError
 from planner.executor import RunQuestion, simulate
@@ -180,7 +180,7 @@ def test_the_search_under_a_stricter_promise_begins_with_the_bound_that_is_known
     assert found.objective >= laxer.bound * (1 - 1e-9)
     assert found.gap <= laxer.gap + 0.01 + 1e-9
     (name,) = (part.name for part in stricter.classes)
-    late = class_ttft(stricter, found, name)
+    late = Planned(stricter, found).class_ttft(name)
     assert late is not None
     assert late.quantile_s(0.9) <= 5.0 * (1 + 1e-6)
 

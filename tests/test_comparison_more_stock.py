@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from planner.comparison import outcome
+from planner.comparison import best_fleet
 from planner.errors import InfeasibleError
 from planner.scenario import Scenario
 from tests.builders import FAST, HOME, small_with
@@ -40,7 +40,7 @@ PATIENT_S = 1200.0
 def ways_out(scenario: Scenario) -> list[dict[str, int]]:
     """What the message says of accelerators and instances, as keys and values."""
     with pytest.raises(InfeasibleError) as caught:
-        outcome(scenario, time_limit_s=PATIENT_S)
+        best_fleet(scenario, time_limit_s=PATIENT_S)
     lines = [line for line in str(caught.value).splitlines() if line.startswith("  - ")]
     found = [{match["key"]: int(match["value"]) for match in PART.finditer(line)} for line in lines]
     return [way for way in found if way]
@@ -57,4 +57,4 @@ def test_more_accelerators_or_instances_are_named_and_do(case: str) -> None:
             before = scenario.value_at(key)
             assert before is not None
             assert value > before
-        assert outcome(scenario.varied(way), time_limit_s=PATIENT_S).fleet.throughput_req_per_s > 0
+        assert best_fleet(scenario.varied(way), time_limit_s=PATIENT_S).fleet.throughput_req_per_s > 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.comparison import optimize, outcome
+from planner.comparison import best_fleet, optimize
 from planner.comparison.alternative_hardware import BEST_OF_EACH, is_same_fleet
 from planner.comparison.margins import COLOCATED
 from planner.comparison.one_site import adoption, one_site_text, worth_listing
@@ -108,7 +108,7 @@ def test_what_is_said_to_be_cheaper_is_what_that_question_is_answered_with() -> 
             key = f"pools.{pool.name}"
             changes |= {f"{key}.hardware": pool.hardware, f"{key}.layout": pool.layout}
             changes |= {f"{key}.accelerators_per_instance": pool.accelerators_per_instance}
-        found = outcome(one(changes | {"model.stack": plan.pools[0].stack})).fleet
+        found = best_fleet(one(changes | {"model.stack": plan.pools[0].stack})).fleet
         assert is_same_fleet(found, other), other.name
         assert found.cost == other.cost
         assert found.max_throughput_req_per_s >= 4
@@ -155,7 +155,7 @@ def test_the_changes_of_another_fleet_make_it_the_plan(changes: dict[str, Any]) 
     told = [other for other in plan.baselines if other.changes]
     assert told
     for other in told:
-        fleet = outcome(asked(changes, other.changes)).fleet
+        fleet = best_fleet(asked(changes, other.changes)).fleet
         assert is_same_fleet(fleet, other), other.name
         assert fleet.cost == other.cost
 
@@ -169,7 +169,7 @@ def test_a_note_adopts_the_fleet_that_the_verdict_says_is_cheaper_at_that_cost(p
     (note,) = [note for note in plan.notes if " the plan is that fleet: " in note]
     words = shlex.split(note.removeprefix("with ").partition(" the plan is ")[0])
     assert set(words[::2]) == {"--set"}
-    cost = outcome(asked(price, words[1::2])).fleet.cost.usd_per_hour
+    cost = best_fleet(asked(price, words[1::2])).fleet.cost.usd_per_hour
     assert cost == cheapest(plan)
     assert f", {cost:,.2f} USD/h, " in plan.verdict.because
     assert status(plan).startswith("optimal for the kinds and layouts that the pools state: ")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.comparison import optimize, outcome
+from planner.comparison import best_fleet, optimize
 from planner.comparison.baselines import variants
 from planner.executor.service import source
 from planner.optimizer import planning_problem
@@ -139,8 +139,8 @@ def test_what_a_pool_or_its_model_states_wins() -> None:
 def test_a_default_stack_that_is_stated_by_its_name_gives_the_same_plan() -> None:
     scenario = asked("qwen3-235b", *PAIR)
     (name,) = names_of(scenario)
-    stated = outcome(asked("qwen3-235b", *PAIR, f"model.stack={name}"))
-    assert stated.fleet == outcome(scenario).fleet
+    stated = best_fleet(asked("qwen3-235b", *PAIR, f"model.stack={name}"))
+    assert stated.fleet == best_fleet(scenario).fleet
 
 
 def test_pools_run_on_what_others_of_their_model_were_measured_under_where_that_is_known() -> None:

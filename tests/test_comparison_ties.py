@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.comparison import optimize, planned_at, solved
+from planner.comparison import Planned, optimize, solved
 from planner.comparison.baselines import Compared
 from planner.comparison.verdict import verdict
 from planner.optimizer import planning_problem
@@ -35,7 +35,7 @@ def test_times_to_first_token_do_not_hang_on_the_last_digits_of_prompts() -> Non
 
 def test_of_opponents_as_good_as_each_other_the_first_is_named() -> None:
     problem = planning_problem(small())
-    plan = planned_at(problem, solved(problem, 20.0))
+    plan = Planned(problem, solved(problem, 20.0)).fleet
     less = 0.9 * plan.max_throughput_req_per_s
     batched = plan.pools[-1].model_copy(update={"role": "colocated"})
     same = dict(plan) | {"pools": (batched,), "links": ()}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.comparison import outcome
+from planner.comparison import best_fleet
 from planner.comparison.changes import cents, significant, whole, with_value
 from planner.comparison.infeasibility import Trial, Trials, infeasible
 from planner.errors import InfeasibleError, UndecidedError
@@ -50,14 +50,14 @@ PATIENT_S = 1200.0
 
 def error_of(scenario: Scenario) -> InfeasibleError:
     with pytest.raises(InfeasibleError) as caught:
-        outcome(scenario, time_limit_s=PATIENT_S)
+        best_fleet(scenario, time_limit_s=PATIENT_S)
     return caught.value
 
 
 def is_planned(path: Path, overrides: list[str]) -> bool:
     """Whether there is a plan of a file with overrides, as `--set` takes them."""
     try:
-        outcome(read_scenario(str(path), overrides), time_limit_s=PATIENT_S)
+        best_fleet(read_scenario(str(path), overrides), time_limit_s=PATIENT_S)
     except InfeasibleError:
         return False
     return True

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
-from planner.comparison import outcome
+from planner.comparison import best_fleet
 from planner.errors import InfeasibleError, InputError, UsageError
 from planner.executor import RunQuestion
 from planner.optimizer import planning_problem
@@ -70,7 +70,7 @@ def serves(sizes: tuple[int, ...], *changes: tuple[str, Any]) -> float:
     stock = {"sites.local.accelerators": {}, "sites.remote.accelerators": {}}
     question = {**CHEAPEST, **dict(changes), **fixed, **stock, "objective": "max-throughput", "demand_req_per_s": None}
     try:
-        return outcome(small_with(question)).objective
+        return best_fleet(small_with(question)).objective
     except InfeasibleError:
         return 0.0
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.comparison import at_rate, solved
+from planner.comparison import Planned, solved
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate
 from planner.executor import run as executor_run
@@ -58,7 +58,7 @@ def test_every_figure_stands_beside_both_promises() -> None:
     problem = planning_problem(question())
     solution = solved(problem)
     for at in executed().loads:
-        promised = at_rate(problem, solution, at.offered_req_per_s)
+        promised = Planned(problem, solution).at(at.offered_req_per_s)
         assert at.ttft_mean_s.by_paper == promised.latency.ttft_unloaded_mean_s
         assert at.ttft_p90_s.by_paper == promised.latency.ttft_unloaded_p90_s
         assert at.ttft_mean_s.predicted == promised.latency.ttft_mean_s

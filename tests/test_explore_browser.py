@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.comparison import outcome
+from planner.comparison import best_fleet
 from planner.report import explore_html
 from planner.results import CaseFront, Fleet, Hour
 from planner.results.explorer import Explorer, Tables
@@ -116,7 +116,7 @@ def test_steppers_and_the_command_that_is_copied_agree_with_optimize(browser: Br
         command = shlex.split(opened.page.locator("#command").inner_text())
         assert command[:3] == ["planner", "optimize", "--set"]
         overrides = [text for flag, text in zip(command[2::2], command[3::2], strict=True) if flag == "--set"]
-        fleet = outcome(read_scenario("prfaas-paper", overrides)).fleet
+        fleet = best_fleet(read_scenario("prfaas-paper", overrides)).fleet
         assert [pool.n_instances for pool in fleet.pools] == [4, 4, 4]
         assert_is_fleet(opened.figures(), fleet, times=0.02)
         assert "interpolated" in opened.page.locator("#status").inner_text()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.comparison import outcome
+from planner.comparison import best_fleet
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import Solution, planning_problem, searched
 from planner.optimizer.rent import is_kept_up, mean_instances, starts
@@ -49,7 +49,7 @@ def most_req_per_s(sizes: tuple[int, ...]) -> float:
     """Most that a fleet serves, as a question of one rate."""
     fixed = {f"pools.{name}.n_instances": n for name, n in zip(POOLS, sizes, strict=True)}
     try:
-        return outcome(small_with({"workload.lengths": LENGTHS, **fixed})).objective
+        return best_fleet(small_with({"workload.lengths": LENGTHS, **fixed})).objective
     except InfeasibleError:
         return 0.0
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
-from planner.comparison import Outcome, optimize, outcome
+from planner.comparison import Planned, best_fleet, optimize
 from planner.errors import InfeasibleError, InputError
 from planner.notes import code_of
 from planner.optimizer.layout_choice import posed
@@ -81,11 +81,11 @@ def asked(text: str, changes: dict[str, Any] | None = None) -> Scenario:
     return load_scenario(text, "scenario.toml", Path()).varied(changes or {})
 
 
-def found(text: str, changes: dict[str, Any] | None = None, time_limit_s: float = 60.0) -> Outcome:
-    return outcome(asked(text, changes), (), time_limit_s)
+def found(text: str, changes: dict[str, Any] | None = None, time_limit_s: float = 60.0) -> Planned:
+    return best_fleet(asked(text, changes), (), time_limit_s)
 
 
-def sizes(plan: Outcome) -> dict[str, int]:
+def sizes(plan: Planned) -> dict[str, int]:
     return {pool.name: pool.n_instances for pool in plan.fleet.pools}
 
 
@@ -151,7 +151,7 @@ def check_brute_force(seed: int) -> None:
     """No small fleet at any of many thresholds is cheaper than a plan, or than its bound."""
     changes = drawn(seed)
     scenario = asked(SPLIT, changes)
-    plan, by_hand, rate = outcome(scenario), ByHand(scenario), changes["demand_req_per_s"]
+    plan, by_hand, rate = best_fleet(scenario), ByHand(scenario), changes["demand_req_per_s"]
     best, usd_each = inf, changes["prices.h100-sxm.usd_per_accelerator_hour"]
     grid = np.quantile(by_hand.total - by_hand.cached, np.linspace(0, 1, 13))
     for tokens, t in product(changes["pools.both.tokens_per_pass"], (ALL_LONG, *grid.tolist())):

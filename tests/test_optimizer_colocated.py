@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.comparison import optimize, planned_at, solved
+from planner.comparison import Planned, optimize, solved
 from planner.comparison.baselines import Compared, compared, in_batches, variants
 from planner.comparison.margins import COLOCATED
 from planner.comparison.one_site import WORTHWHILE
@@ -36,7 +36,7 @@ ROOFLINE: dict[str, Any] = {f"pools.{name}.service_times": "roofline" for name i
 def beside(scenario: Scenario) -> tuple[Problem, Fleet, Compared]:
     """The plan of a scenario and the colocated fleets beside it."""
     problem = planning_problem(scenario)
-    fleet = planned_at(problem, solved(problem, 20.0))
+    fleet = Planned(problem, solved(problem, 20.0)).fleet
     return problem, fleet, in_one_batch(problem, fleet)
 
 
@@ -255,7 +255,7 @@ UNCOMPARED: dict[str, Callable[[], Scenario]] = {
 @pytest.mark.parametrize("why", sorted(UNCOMPARED))
 def test_where_it_cannot_be_compared_the_reason_is_a_note_and_the_verdict_null(why: str) -> None:
     problem, any_problem = planning_problem(UNCOMPARED[why]()), planning_problem(small_with({}))
-    plan = planned_at(any_problem, solved(any_problem, 20.0))
+    plan = Planned(any_problem, solved(any_problem, 20.0)).fleet
     found = in_one_batch(problem, plan)
     assert found.others == ()
     assert {text.endswith("(note: no-baseline)") and why in text for text in found.notes} == {True}
@@ -416,7 +416,7 @@ def brute_force_holds(seed: int, plan: Fleet) -> bool:
 
 def test_colocated_fleets_are_those_that_brute_force_finds_on_random_small_questions() -> None:
     problem = planning_problem(small_with(MIN_COST))
-    plan = planned_at(problem, solved(problem, 20.0))
+    plan = Planned(problem, solved(problem, 20.0)).fleet
     plan = plan.model_copy(update={"cost": plan.cost.model_copy(update={"usd_per_hour": 132.0})})
     kept = sum(brute_force_holds(seed, plan) for seed in range(25))
     assert kept >= 15
@@ -424,7 +424,7 @@ def test_colocated_fleets_are_those_that_brute_force_finds_on_random_small_quest
 
 def test_colocated_fleets_are_those_that_brute_force_finds_on_two_hundred_small_questions() -> None:
     problem = planning_problem(small_with(MIN_COST))
-    plan = planned_at(problem, solved(problem, 20.0))
+    plan = Planned(problem, solved(problem, 20.0)).fleet
     plan = plan.model_copy(update={"cost": plan.cost.model_copy(update={"usd_per_hour": 132.0})})
     kept = sum(brute_force_holds(seed, plan) for seed in range(1000, 1200))
     assert kept >= 120

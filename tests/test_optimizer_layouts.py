@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.comparison import outcome, plan
+from planner.comparison import best_fleet, plan
 from planner.comparison.baselines import baselines, homogeneous_fleets, homogeneous_rates
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.executor import RunQuestion, simulate
@@ -69,7 +69,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 
 @cached
 def chosen(name: str) -> Any:
-    return outcome(asked(QUESTIONS[name]))
+    return best_fleet(asked(QUESTIONS[name]))
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -84,7 +84,7 @@ def test_no_combination_of_the_layouts_that_are_kept_is_better_than_the_one_chos
             changes |= {f"pools.{pool}.layouts": [], f"pools.{pool}.layout": layout}
             changes[f"pools.{pool}.accelerators_per_instance"] = n_accelerators(layout)
         try:
-            objectives.append(outcome(scenario.varied(changes)).objective)
+            objectives.append(best_fleet(scenario.varied(changes)).objective)
         except InfeasibleError:
             continue
     best = min(objectives) if scenario.objective == "min-cost" else max(objectives)
@@ -111,7 +111,7 @@ def test_where_layouts_were_not_chosen_in_time_all_of_them_stay_pools_of_the_pro
 
     best = chosen(name).solution
     monkeypatch.setattr(layout_choice, "searched", late)
-    short = outcome(asked(QUESTIONS[name]))
+    short = best_fleet(asked(QUESTIONS[name]))
     assert set(short.problem.families) == {"prefill", "decode"}
     sign = 1 if asked(QUESTIONS[name]).objective == "min-cost" else -1
     assert sign * short.solution.bound <= sign * best.objective * (1 + sign * 1e-6)
@@ -123,18 +123,18 @@ def test_where_the_chosen_layouts_have_no_plan_in_time_nothing_is_said_to_be_inf
 ) -> None:
     monkeypatch.setattr(plan, "searched", lambda *_, **__: None)
     with pytest.raises(UndecidedError, match="no plan was found in the time"):
-        outcome(asked())
+        best_fleet(asked())
 
 
 def test_open_layouts_never_cost_more_than_a_list_of_some_of_them() -> None:
     listed = {"pools.prefill.layouts": ["tp=1", "tp=4"], "pools.decode.layouts": ["tp=2", "tp=1"]}
-    some = outcome(asked(listed))
+    some = best_fleet(asked(listed))
     assert chosen("cheapest").objective <= some.objective * (1 + 1e-6)
     assert [one.kept for one in some.problem.layouts] == [("tp=1", "tp=4"), ("tp=2", "tp=1")]
 
 
 def test_a_stated_size_of_instances_holds_for_every_layout() -> None:
-    found = outcome(asked({f"pools.{name}.accelerators_per_instance": 4 for name in ("prefill", "decode")}))
+    found = best_fleet(asked({f"pools.{name}.accelerators_per_instance": 4 for name in ("prefill", "decode")}))
     assert {n_accelerators(layout) for one in found.problem.layouts for layout in one.kept} == {4}
 
 
@@ -183,7 +183,7 @@ ACROSS = APART | {
 
 @cached
 def across(ttft_s: float | None = 3.0) -> tuple[Problem, Fleet]:
-    found = outcome(asked(ACROSS | {"slo": ttft_s and {"ttft_s": ttft_s}}))
+    found = best_fleet(asked(ACROSS | {"slo": ttft_s and {"ttft_s": ttft_s}}))
     return found.problem, found.fleet
 
 
@@ -193,7 +193,7 @@ def test_fleets_that_a_plan_is_compared_with_choose_layouts_of_their_own(name: s
     problem, fleet = across()
     assert not fleet.pool("prefill").n_instances
     (other,) = baselines(problem, fleet, work_s() + 60.0, [name]).others
-    alone = outcome(asked(APART))
+    alone = best_fleet(asked(APART))
     assert other.cost.usd_per_hour == pytest.approx(alone.objective)
     used = {pool.role: pool.layout for pool in other.pools}
     assert used["prefill"] not in {fleet.pool("prefill").layout, fleet.pool("decode").layout}
@@ -220,7 +220,7 @@ def test_colocated_fleets_run_on_the_layout_that_keeps_the_promise_for_least(ttf
 @pytest.mark.parametrize("n", [9, 20, 33])
 def test_the_highest_rate_of_homogeneous_fleets_is_that_of_their_best_layouts(n: int) -> None:
     problem, _ = across(None)
-    alone = outcome(
+    alone = best_fleet(
         asked(APART | {"slo": None, "objective": "max-throughput", "sites.here.accelerators": {"h20-96gb": n}})
     )
     assert homogeneous_rates(homogeneous_fleets(problem), np.array([n]))[0] == pytest.approx(alone.objective)
@@ -228,7 +228,7 @@ def test_the_highest_rate_of_homogeneous_fleets_is_that_of_their_best_layouts(n:
 
 def test_a_network_chooses_layouts_in_its_own_program() -> None:
     changes = {"periods": {"day": {"demand": 1.5}, "night": {"demand": 0.5}}, "slo": {"tpot_ms": 25.0}}
-    found = outcome(asked(changes), time_limit_s=20.0)
+    found = best_fleet(asked(changes), time_limit_s=20.0)
     used = [pool for pool in found.fleet.pools if pool.n_instances]
     assert {pool.key for pool in used} == {"prefill", "decode"}
     for pool in used:

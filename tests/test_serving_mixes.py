@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
-from planner.comparison import outcome
+from planner.comparison import best_fleet
 from planner.errors import CheckFailedError, InputError
 from planner.optimizer.network.batch_moves import excess
 from tests.serving_mixes import AXES, Mix, asked, every_mix, pairs, pairwise, written
@@ -28,7 +28,7 @@ LIMIT_S = 5.0
 
 def check_planned(mix: Mix) -> None:
     """A plan that serves every request of every period, within its promises and its own bound."""
-    found = outcome(asked(mix), (), LIMIT_S)
+    found = best_fleet(asked(mix), (), LIMIT_S)
     problem, solution = found.problem, found.solution
     assert solution.bound <= solution.objective * (1 + 1e-6)
     for p, one in enumerate(solution.operations):
@@ -70,7 +70,7 @@ def test_a_colocated_pool_that_is_ruled_out_changes_nothing(n_sites: int, promis
         if name in apart.pools or pool.role == "colocated"
     }
     without, with_none = (
-        outcome(one, (), LIMIT_S) for one in (apart, both.model_copy(update={"pools": apart.pools | ruled_out}))
+        best_fleet(one, (), LIMIT_S) for one in (apart, both.model_copy(update={"pools": apart.pools | ruled_out}))
     )
     for one, other in ((without, with_none), (with_none, without)):
         assert one.objective <= other.objective * (1 + max(one.solution.gap, 1e-3))
@@ -80,7 +80,7 @@ def test_a_colocated_pool_that_is_ruled_out_changes_nothing(n_sites: int, promis
 @pytest.mark.parametrize("n_sites", [1, 2])
 def test_of_both_kinds_the_plan_is_never_dearer_than_either_alone(n_sites: int) -> None:
     kinds = {
-        serving: outcome(asked(Mix(n_sites, serving, "one", "always", "ttft")), (), LIMIT_S)
+        serving: best_fleet(asked(Mix(n_sites, serving, "one", "always", "ttft")), (), LIMIT_S)
         for serving in AXES["serving"]
     }
     assert kinds["both"].objective <= min(found.objective for found in kinds.values()) * (1 + 1e-3)

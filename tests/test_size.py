@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
-from planner.comparison import outcome
+from planner.comparison import best_fleet
 from planner.errors import InputError, PlannerError
 from planner.profiles import hardware_profile, model_profile
 from planner.results import Size
@@ -97,7 +97,7 @@ def test_the_scenario_that_is_written_has_the_plan_that_was_answered(tmp_path: P
     found = sized(a_question(), None)
     path = tmp_path / "apart.toml"
     path.write_text(found.scenario_text or "")
-    fleet = outcome(read_scenario(str(path))).fleet
+    fleet = best_fleet(read_scenario(str(path))).fleet
     assert found.size.disaggregated is not None
     assert [pool.n_instances for pool in fleet.pools] == [p.n_instances for p in found.size.disaggregated.pools]
     assert fleet.cost.usd_per_hour == CLOSE(found.size.disaggregated.cost.usd_per_hour)
@@ -288,7 +288,7 @@ def test_a_trace_brings_lengths_and_rate(tmp_path: Path) -> None:
     answer = json.loads(found.stdout)
     assert answer["rate_req_per_s"] == CLOSE(10.0, rel=0.02)
     assert answer["input_tokens_mean"] == CLOSE(1495.0, rel=1e-6)
-    assert outcome(read_scenario(str(out))).fleet.cost.usd_per_hour == CLOSE(
+    assert best_fleet(read_scenario(str(out))).fleet.cost.usd_per_hour == CLOSE(
         answer["disaggregated"]["cost"]["usd_per_hour"]
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner.comparison import optimize, outcome
+from planner.comparison import best_fleet, optimize
 from planner.errors import InputError
 from planner.report import plan_tables
 from planner.report.words import cost
@@ -39,10 +39,10 @@ def test_the_band_is_what_the_plans_for_both_ends_of_the_error_cost_and_holds_th
     question: Callable[[dict[str, Any]], Scenario], changes: dict[str, Any]
 ) -> None:
     scenario = question(changes)
-    band, stated = cost_band(scenario), outcome(scenario).fleet.cost
+    band, stated = cost_band(scenario), best_fleet(scenario).fleet.cost
     assert band is not None
     (varied,) = model_error(scenario, [])
-    ends = [outcome(scenario.varied(change.keys)).fleet.cost for change in varied.changes]
+    ends = [best_fleet(scenario.varied(change.keys)).fleet.cost for change in varied.changes]
     assert [end.usd_per_hour for end in ends] == [band.low_usd_per_hour, band.high_usd_per_hour]
     assert {f"pools.{name}.time_factor" for name in band.pools} == set(varied.changes[0].keys)
     for name in ("usd_per_hour", "usd_per_million_input_tokens"):
@@ -54,7 +54,7 @@ def test_the_band_is_what_the_plans_for_both_ends_of_the_error_cost_and_holds_th
 
 
 def test_an_end_without_a_plan_is_unknown_and_said_so() -> None:
-    fleet = outcome(one()).fleet
+    fleet = best_fleet(one()).fleet
     stock = {"sites.here.accelerators": {"h200-sxm": fleet.n_accelerators}}
     scenario = one(stock | {"demand_req_per_s": 0.99 * fleet.max_throughput_req_per_s})
     band = cost_band(scenario)

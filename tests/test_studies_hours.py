@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from planner.comparison import at_rate, optimize, solved
+from planner.comparison import Planned, optimize, solved
 from planner.errors import InputError
 from planner.optimizer import planning_problem
 from planner.report import report_markdown
@@ -69,7 +69,7 @@ def test_power_by_use_is_paid_for_the_hours_that_are_busy() -> None:
     idle = (4 * bills[0] - bills[1]) / 3
     assert bills[2] == pytest.approx(idle + 0.5 * (bills[1] - idle))
     assert bills[0] < bills[2] < bills[1]
-    assert bills[1] == pytest.approx(at_rate(problem, solution, 1.5).cost.usd_per_hour)
+    assert bills[1] == pytest.approx(Planned(problem, solution).at(1.5).cost.usd_per_hour)
 
 
 def test_a_report_shows_the_day_and_the_fronts_that_its_scenario_asks_for() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.comparison import outcome
+from planner.comparison import best_fleet
 from planner.optimizer import planning_problem
 from planner.results import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Scenario, read_scenario
@@ -66,8 +66,8 @@ def test_a_roofline_pool_that_is_slower_keeps_the_limit_of_its_step() -> None:
 def test_seconds_of_every_pool_by_a_factor_change_the_rate_by_its_inverse() -> None:
     # Law of unit scaling: with all work 1.2 times as long, and the link idle, 1 / 1.2 of the rate is left.
     names = ("fast", "near", "decode")
-    slow = outcome(small_with({**FIXED, **STOCK, **{f"pools.{name}.time_factor": 1.2 for name in names}}))
-    assert slow.objective == pytest.approx(outcome(small_with({**FIXED, **STOCK})).objective / 1.2, rel=1e-6)
+    slow = best_fleet(small_with({**FIXED, **STOCK, **{f"pools.{name}.time_factor": 1.2 for name in names}}))
+    assert slow.objective == pytest.approx(best_fleet(small_with({**FIXED, **STOCK})).objective / 1.2, rel=1e-6)
 
 
 def test_what_does_not_limit_a_fleet_does_not_change_its_rate() -> None:

@@ -5,35 +5,14 @@ an ordinary question), `verdict` (where to prefill, and in which kind of pool), 
 """
 
 from planner.comparison.plan import (
-    BestFleet,
-    Outcome,
-    at_rate,
     best_fleet,
-    class_ttft,
     decided,
     explained,
-    loaded_ttft,
     optimize,
     optimized,
-    outcome,
-    planned_at,
     sketched,
     solved,
 )
+from planner.comparison.planned import Planned
 
-__all__ = [
-    "BestFleet",
-    "Outcome",
-    "at_rate",
-    "best_fleet",
-    "class_ttft",
-    "decided",
-    "explained",
-    "loaded_ttft",
-    "optimize",
-    "optimized",
-    "outcome",
-    "planned_at",
-    "sketched",
-    "solved",
-]
+__all__ = ["Planned", "best_fleet", "decided", "explained", "optimize", "optimized", "sketched", "solved"]

@@ -1,7 +1,7 @@
 """From a scenario to a plan."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from planner.comparison.baselines import baselines
@@ -11,6 +11,7 @@ from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
 from planner.comparison.infeasibility import Trials, infeasible
 from planner.comparison.margins import ALTERNATIVES
 from planner.comparison.one_site import adoption
+from planner.comparison.planned import Planned
 from planner.comparison.schedule import schedule_of
 from planner.comparison.served import served_models
 from planner.comparison.software import Candidate, price_notes, setup_notes
@@ -30,7 +31,6 @@ from planner.optimizer.solution import Solution, unit_of
 from planner.optimizer.strategies import searched
 from planner.optimizer.time_limit import TimeLimit, nothing_found, wall_notes
 from planner.optimizer.what_binds import shadow_prices
-from planner.queueing import Ttft
 from planner.results import Baseline, Bottleneck, Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario, question_notes
 from planner.units import MILLI, number, percent
@@ -75,24 +75,13 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
     return optimized(problem, limit.left_s)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A planned fleet with what it was planned from, for studies that plan again and again."""
-
-    fleet: Fleet
-    objective: float
-    """Highest rate or goodput [req/s], bill [USD/h], or TTFT at the percentile asked for [s]."""
-    problem: Problem
-    solution: Solution
-
-
-def outcome(
+def best_fleet(
     scenario: Scenario,
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = TIME_LIMIT_S,
     classes: Sequence[ClassSpec] = (),
-) -> Outcome:
-    """The fleet of a scenario and its objective, without what explains it; raises as `optimize` does.
+) -> Planned:
+    """The fleet of a scenario, without what explains it; raises as `optimize` does.
 
     Args:
         scenario: the question.
@@ -102,37 +91,7 @@ def outcome(
     """
     limit = TimeLimit.of(time_limit_s)
     problem = planning_problem(scenario, data_dirs, classes, limit.part_s(LAYOUTS_PART))
-    solution = solved(problem, limit.left_s)
-    return Outcome(planned_at(problem, solution), solution.objective * unit_of(problem), problem, solution)
-
-
-@dataclass(frozen=True)
-class BestFleet:
-    """A planned fleet alone, of a scenario with or without a colocated pool."""
-
-    fleet: Fleet
-    objective: float
-    """As `Outcome` has it."""
-    gap: float
-    """Relative distance of the objective to its bound."""
-
-
-def best_fleet(
-    scenario: Scenario,
-    data_dirs: Sequence[Path] = (),
-    time_limit_s: float = TIME_LIMIT_S,
-    classes: Sequence[ClassSpec] = (),
-) -> BestFleet:
-    """The fleet of a scenario and its objective; raises as `optimize` does.
-
-    Args:
-        scenario: the question.
-        data_dirs: folders in which traces are looked for.
-        time_limit_s: seconds the search may take.
-        classes: those of another problem with the same requests, so that a trace is read once.
-    """
-    found = outcome(scenario, data_dirs, time_limit_s, classes)
-    return BestFleet(found.fleet, found.objective, found.solution.gap)
+    return Planned(problem, solved(problem, limit.left_s))
 
 
 def optimized(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> Plan:
@@ -176,51 +135,6 @@ def _with_open_layouts(problem: Problem, solution: Solution) -> Solution:
     return replace(solution, bound=worse(solution.bound, problem.open_bound))
 
 
-def planned_at(problem: Problem, solution: Solution) -> Fleet:
-    """The fleet of a solution at the rate the plan is for."""
-    return Fleet(**evaluation(problem, solution).fleet())
-
-
-def at_rate(problem: Problem, solution: Solution, req_per_s: float) -> Fleet:
-    """The same sizes and thresholds at another rate, at most the highest they serve [req/s]."""
-    return Fleet(**evaluation_at(problem, solution, req_per_s).fleet())
-
-
-def loaded_ttft(problem: Problem, solution: Solution, req_per_s: float) -> Ttft | None:
-    """Distribution of TTFT over all requests at a rate [req/s]; None where the queueing room has no answer."""
-    periods = range(len(problem.periods))
-    return evaluation_at(problem, solution, req_per_s).ttft(range(len(problem.streams)), periods)
-
-
-def class_ttft(
-    problem: Problem,
-    solution: Solution,
-    name: str,
-    period: str | None = None,
-    req_per_s: float | None = None,
-    *,
-    is_loaded: bool = True,
-) -> Ttft | None:
-    """Distribution of the TTFT of a class, of one period or of the whole time.
-
-    Args:
-        problem: the question.
-        solution: its plan.
-        name: of the class.
-        period: of several; None: all of them.
-        req_per_s: rate over all classes and the whole time; None: the one that the plan is for [req/s].
-        is_loaded: whether waits count.
-
-    Returns:
-        The distribution; None where the queueing room has no answer, or the period has none of its requests.
-    """
-    answer = evaluation(problem, solution) if req_per_s is None else evaluation_at(problem, solution, req_per_s)
-    own = next(c for c, spec in enumerate(problem.classes) if name in (member.name for member in spec.members))
-    streams = [q for q, stream in enumerate(problem.streams) if stream.request_class == own]
-    periods = [p for p, span in enumerate(problem.periods) if period is None or period in dict(span.members)]
-    return answer.ttft(streams, periods, is_loaded)
-
-
 def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdict, float]:
     """The verdict on a problem, without what explains it, and the gap of its plan; raises as `optimize` does.
 
@@ -229,7 +143,7 @@ def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdi
     """
     limit = TimeLimit.of(time_limit_s)
     solution = solved(problem, limit.part_s(PLAN_PART), is_explained=False)
-    fleet = planned_at(problem, solution)
+    fleet = Planned(problem, solution).fleet
     compared = baselines(problem, fleet, work_s() + limit.left_s, ALTERNATIVES)
     found = verdict(problem.scenario, problem.classes, fleet, solution.gap, compared)
     if not found.decided and compared.unknown:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from planner.comparison.evaluation import evaluation
+from planner.comparison.evaluation import evaluation, evaluation_at
 from planner.optimizer.layout_choice import LAYOUTS_PART, planning_problem
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution, unit_of
 from planner.optimizer.strategies import searched
+from planner.queueing import Ttft
 from planner.results import Fleet
 from planner.scenario import Scenario
 from planner.work_clock import work_s
@@ -21,16 +23,63 @@ ANY_RATE = 1e-3
 """A fleet that serves anything at all serves this [req/s]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Planned:
-    """A fleet, what it reaches, and what no fleet passes."""
+    """A problem with a solution of it, and the fleet that this is."""
 
-    fleet: Fleet
-    objective: float
-    """Highest rate or goodput [req/s], bill [USD/h], or TTFT at the percentile asked for [s]."""
-    bound: float
     problem: Problem
     solution: Solution
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """The fleet at the rate the plan is for."""
+        return Fleet(**evaluation(self.problem, self.solution).fleet())
+
+    def at(self, req_per_s: float) -> Fleet:
+        """The same sizes and thresholds at another rate, at most the highest they serve [req/s]."""
+        return Fleet(**evaluation_at(self.problem, self.solution, req_per_s).fleet())
+
+    @property
+    def objective(self) -> float:
+        """Highest rate or goodput [req/s], bill [USD/h], or TTFT at the percentile asked for [s]."""
+        return self.solution.objective * unit_of(self.problem)
+
+    @property
+    def bound(self) -> float:
+        """What no fleet passes, in the unit of the objective."""
+        return self.solution.bound * unit_of(self.problem)
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of the objective to its bound."""
+        return self.solution.gap
+
+    def ttft(self, req_per_s: float) -> Ttft | None:
+        """Distribution of TTFT over all requests at a rate [req/s]; None where the queueing room has no answer."""
+        periods = range(len(self.problem.periods))
+        return evaluation_at(self.problem, self.solution, req_per_s).ttft(range(len(self.problem.streams)), periods)
+
+    def class_ttft(
+        self, name: str, period: str | None = None, req_per_s: float | None = None, *, is_loaded: bool = True
+    ) -> Ttft | None:
+        """Distribution of the TTFT of a class, of one period or of the whole time.
+
+        Args:
+            name: of the class.
+            period: of several; None: all of them.
+            req_per_s: rate over all classes and the whole time; None: the one that the plan is for [req/s].
+            is_loaded: whether waits count.
+
+        Returns:
+            The distribution; None where the queueing room has no answer, or the period has none of its requests.
+        """
+        asked = (self.problem, self.solution)
+        answer = evaluation(*asked) if req_per_s is None else evaluation_at(*asked, req_per_s)
+        classes, spans = self.problem.classes, self.problem.periods
+        own = next(c for c, spec in enumerate(classes) if name in (member.name for member in spec.members))
+        streams = [q for q, stream in enumerate(self.problem.streams) if stream.request_class == own]
+        periods = [p for p, span in enumerate(spans) if period is None or period in dict(span.members)]
+        return answer.ttft(streams, periods, is_loaded)
 
 
 def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool = False) -> Planned | None:
@@ -51,12 +100,7 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
     problem = planning_problem(scenario, classes=classes, time_limit_s=LAYOUTS_PART * left)
     left = max(deadline - work_s(), LEAST_TIME_S)
     found = _any(problem, left) if is_any else searched(problem, left, GAP_TARGET)
-    if found is None:
-        return None
-    unit = unit_of(problem)
-    return Planned(
-        Fleet(**evaluation(problem, found).fleet()), found.objective * unit, found.bound * unit, problem, found
-    )
+    return None if found is None else Planned(problem, found)
 
 
 def _any(problem: Problem, time_limit_s: float) -> Solution | None:

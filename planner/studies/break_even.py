@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 
-from planner.comparison import decided, planned_at, solved
+from planner.comparison import Planned, decided, solved
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import Problem, planning_problem
 from planner.results import BreakEvenResult, Fleet, Turn
@@ -75,7 +75,7 @@ class Planner:
         except InfeasibleError:
             return None
         self._note(problem, solution.gap)
-        return planned_at(problem, solution)
+        return Planned(problem, solution).fleet
 
     def is_worth_it(self, scenario: Scenario) -> bool | None:
         """The verdict; None where there is no fleet. Raises UndecidedError as `fleet` does."""

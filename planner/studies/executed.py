@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.comparison import at_rate, loaded_ttft
+from planner.comparison import Planned
 from planner.executor import RunQuestion, simulate
 from planner.optimizer import Problem, Solution
 from planner.results import (
@@ -107,7 +107,7 @@ def as_printed(plan: Plan) -> Plan:
 
 def _at_load(problem: Problem, solution: Solution, load: float, run: Run) -> ExecutedLoad:
     assert run.offered_req_per_s is not None, "a run at a load has an offered rate"
-    promised = at_rate(problem, solution, run.offered_req_per_s)
+    promised = Planned(problem, solution).at(run.offered_req_per_s)
     latency, sure = promised.latency, run.intervals
     links = {
         link.name: _figure(
@@ -147,7 +147,7 @@ def _predicted(problem: Problem, solution: Solution, highest_req_per_s: float) -
     known = [
         (float(load), found.mean_s, found.quantile_s(0.9))
         for load in CURVE_LOADS
-        if (found := loaded_ttft(problem, solution, float(load) * highest_req_per_s)) is not None
+        if (found := Planned(problem, solution).ttft(float(load) * highest_req_per_s)) is not None
     ]
     loads, mean_s, p90_s = zip(*known, strict=True) if known else ((), (), ())
     return TtftByLoad(loads=loads, mean_s=mean_s, p90_s=p90_s)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
 
-from planner.comparison import class_ttft
+from planner.comparison import Planned
 from planner.studies.handed import as_long
 from planner.studies.neighbours import lax
 from planner.studies.promises import STEP
@@ -96,7 +96,7 @@ def _goals(search: Search, seen: Tried) -> Iterator[tuple[str, float, str | None
 def _predicted_s(seen: Tried, name: str, fraction: float, period: str | None, times: float) -> float:
     """TTFT that is predicted of a class at a multiple of the rate of a plan; infinite where a queue has no end [s]."""
     if seen.rate is None:
-        found = class_ttft(seen.stated, seen.served.at(times), name, period)
+        found = Planned(seen.stated, seen.served.at(times)).class_ttft(name, period)
     else:
-        found = class_ttft(seen.stated, seen.served, name, period, times * seen.rate)
+        found = Planned(seen.stated, seen.served).class_ttft(name, period, times * seen.rate)
     return float("inf") if found is None else found.quantile_s(fraction)

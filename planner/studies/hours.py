@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from planner.comparison import at_rate
+from planner.comparison import Planned
 from planner.optimizer import Problem, Solution
 from planner.results import Fleet, Hour
 
@@ -27,7 +27,7 @@ def hours_of(problem: Problem, solution: Solution, factors: Sequence[float]) -> 
     demand = problem.scenario.demand_req_per_s
     if demand is None:
         raise ValueError("hours are of a demand")
-    return tuple(_hour(at_rate(problem, solution, demand * factor)) for factor in factors)
+    return tuple(_hour(Planned(problem, solution).at(demand * factor)) for factor in factors)
 
 
 def _hour(fleet: Fleet) -> Hour:

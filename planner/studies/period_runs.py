@@ -10,7 +10,7 @@ from planner.errors import CheckFailedError
 from planner.executor import RunQuestion
 from planner.results import Check, Fleet, Plan, Promise, RunFigures
 from planner.scenario import Scenario, Slo
-from planner.studies.planned import Planned
+from planner.studies.planned import PlanToRun
 from planner.studies.promises import STEP, Say, are_undecided, is_decided, promise, time_promises
 from planner.studies.validation import TOLERANCES, Enough, Executed, Pair, execute, judged, pairs
 from planner.units import percent
@@ -122,7 +122,7 @@ def binding_periods(plan: Plan) -> list[str]:
     return [served[i].name for i in sorted(chosen, key=lambda i: -served[i].demand_req_per_s)]
 
 
-def seen_periods(judge: Judge, stated: Scenario, planned: Planned, known: Sequence[Seen] = ()) -> Iterator[Seen]:
+def seen_periods(judge: Judge, stated: Scenario, planned: PlanToRun, known: Sequence[Seen] = ()) -> Iterator[Seen]:
     """Run the periods that bind, and the others where all of these hold, as long as there is time.
 
     Args:
@@ -158,7 +158,7 @@ def seen_periods(judge: Judge, stated: Scenario, planned: Planned, known: Sequen
             return
 
 
-def _all(judge: Judge, stated: Scenario, planned: Planned) -> Seen:
+def _all(judge: Judge, stated: Scenario, planned: PlanToRun) -> Seen:
     """A plan for one demand, at its own rate or, where that saturates something, below it."""
     plan, load = planned.plan, executor.default_load(planned.plan)
     judge.say("running it")

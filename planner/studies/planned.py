@@ -14,7 +14,7 @@ from planner.scenario import Scenario
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlanToRun:
     """A plan and its predictions."""
 
     plan: Fleet
@@ -34,7 +34,7 @@ class Planned:
         return {name: share * fleet.throughput_req_per_s for name, share in self.shares.items()}
 
 
-def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> Planned:
+def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> PlanToRun:
     """The plan of a scenario, not compared with other fleets; raises as `optimize` does.
 
     Args:
@@ -47,7 +47,7 @@ def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: fl
     solution = solved(problem, limit.left_s)
     plan = sketched(problem, solution)
     outputs, shares = _by_class(problem.classes)
-    return Planned(plan, lambda load: sketched(problem, solution, load * plan.throughput_req_per_s), outputs, shares)
+    return PlanToRun(plan, lambda load: sketched(problem, solution, load * plan.throughput_req_per_s), outputs, shares)
 
 
 def _by_class(classes: Sequence[ClassSpec]) -> tuple[dict[str, float], dict[str, float]]:

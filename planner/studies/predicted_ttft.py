@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.comparison import loaded_ttft, solved
+from planner.comparison import Planned, solved
 from planner.errors import PlannerError
 from planner.optimizer import planning_problem
 from planner.results import Fleet, TtftCurve
@@ -41,7 +41,7 @@ def predicted_ttft(
         solution = solved(problem, time_limit_s)
     except PlannerError:  # a fleet from a file may be none that the scenario allows; it can be run all the same
         return None
-    found = loaded_ttft(problem, solution, req_per_s)
+    found = Planned(problem, solution).ttft(req_per_s)
     if found is None:
         return None
     seconds = np.linspace(0.0, found.quantile_s(LAST), N_POINTS)

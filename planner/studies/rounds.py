@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from planner.comparison import class_ttft, planned_at, sketched, solved
+from planner.comparison import Planned, sketched, solved
 from planner.comparison.infeasibility import Trials
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import Problem, Solution, planning_problem
@@ -22,7 +22,7 @@ from planner.studies.handed import (
     tightened,
 )
 from planner.studies.period_runs import RATE, Judge, Ran, Seen, binding_periods, seen_periods
-from planner.studies.planned import Planned
+from planner.studies.planned import PlanToRun
 from planner.studies.promises import STEP
 
 MOST_ROUNDS = 8
@@ -47,7 +47,7 @@ class Candidate:
     """What is found, at what is asked for or claimed where that is another rate in every period alike."""
     rate: float | None
     """Rate that it is stated at; None: the one that `served` is for [1/s]."""
-    planned: Planned
+    planned: PlanToRun
     """At the demand and with the promises that are asked for."""
 
     @property
@@ -60,15 +60,16 @@ class Candidate:
         """TTFT that is predicted of a class, in a period of several; None where nothing is [s]."""
         if modelled(self.as_run) != self.as_run:
             return None
-        found = class_ttft(self.stated, self.served, name, period, self.rate)
+        found = Planned(self.stated, self.served).class_ttft(name, period, self.rate)
         return None if found is None else found.quantile_s(percentile / 100)
 
     @property
     def idle_s(self) -> dict[str, float]:
         """TTFT without waits of every class, at the percentile that it is promised [s]."""
         slos = {name: self.as_run.slo_of(name) for name in self.as_run.workloads}
+        known = Planned(self.stated, self.served)
         found = {
-            name: (class_ttft(self.stated, self.served, name, None, self.rate, is_loaded=False), slo.ttft_percentile)
+            name: (known.class_ttft(name, None, self.rate, is_loaded=False), slo.ttft_percentile)
             for name, slo in slos.items()
             if slo is not None and slo.ttft_s is not None
         }
@@ -183,7 +184,7 @@ def as_stated(search: Search, handed: Handed, problem: Problem, found: Solution)
     as_known = modelled(as_run)
     known = problem if problem.scenario == as_known else search.problem(as_known)
     ratio = handed.claimed_fraction / handed.demand_factor
-    rate = planned_at(problem, found).throughput_req_per_s * ratio if known.is_plain else None
+    rate = Planned(problem, found).fleet.throughput_req_per_s * ratio if known.is_plain else None
     served = found if known.is_plain or ratio == 1 else found.at(ratio)
     plan = sketched(known, served, rate)
     if ratio > 1:
@@ -200,7 +201,7 @@ def claiming(handed: Handed, times: float) -> Handed:
     return replace(handed, claimed_fraction=times * handed.claimed_fraction)
 
 
-def _planned(known: Problem, served: Solution, plan: Plan, as_run: Scenario) -> Planned:
+def _planned(known: Problem, served: Solution, plan: Plan, as_run: Scenario) -> PlanToRun:
     """A plan at any load; of disciplines that waits are not known for without what they would be."""
     is_known = known.scenario == as_run
 
@@ -208,7 +209,7 @@ def _planned(known: Problem, served: Solution, plan: Plan, as_run: Scenario) -> 
         there = sketched(known, served, load * plan.throughput_req_per_s)
         return there if is_known else _without_ttft(there)
 
-    return Planned(plan if is_known else _without_ttft(plan), at, {}, {})
+    return PlanToRun(plan if is_known else _without_ttft(plan), at, {}, {})
 
 
 def run(search: Search, one: Candidate) -> Tried:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.comparison import Outcome, outcome
+from planner.comparison import Planned, best_fleet
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer import Problem, planning_problem, searched
@@ -75,7 +75,7 @@ def sensitivity(
     Valid:
         One input at a time. Of a network the sizes and ports are kept, and thresholds are chosen anew.
     """
-    stated = outcome(scenario, data_dirs, time_limit_s)
+    stated = best_fleet(scenario, data_dirs, time_limit_s)
     asked, notes = inputs(scenario)
     found = []
     for i, item in enumerate(asked):
@@ -92,17 +92,17 @@ def sensitivity(
     )
 
 
-def _sizes(found: Outcome) -> dict[str, int]:
+def _sizes(found: Planned) -> dict[str, int]:
     return {pool.name: pool.n_instances for pool in found.fleet.pools}
 
 
 def _variation(
-    scenario: Scenario, stated: Outcome, change: Change, data_dirs: Sequence[Path], time_limit_s: float
+    scenario: Scenario, stated: Planned, change: Change, data_dirs: Sequence[Path], time_limit_s: float
 ) -> Variation:
     """The best plan with a change, and the stated one under it."""
     try:
         varied = scenario.varied(change.keys)
-        found = outcome(varied, data_dirs, time_limit_s)
+        found = best_fleet(varied, data_dirs, time_limit_s)
     except (InputError, InfeasibleError, UndecidedError):
         found = None
     sizes = None if found is None else _sizes(found)
@@ -120,7 +120,7 @@ def _variation(
 
 
 def _kept(
-    scenario: Scenario, change: Change, stated: Outcome, data_dirs: Sequence[Path], time_limit_s: float
+    scenario: Scenario, change: Change, stated: Planned, data_dirs: Sequence[Path], time_limit_s: float
 ) -> tuple[float | None, float | None]:
     """Shares of the demand that the stated plan serves under a change, as it is and with new thresholds."""
     try:
@@ -141,7 +141,7 @@ def _used(sizes: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def _kept_fractions(
-    varied: Scenario, stated: Outcome, data_dirs: Sequence[Path], time_limit_s: float
+    varied: Scenario, stated: Planned, data_dirs: Sequence[Path], time_limit_s: float
 ) -> tuple[float | None, float | None]:
     """Shares of the demand, else of the stated plan's rate, that its sizes serve as promised; None: unknown."""
     routed = stated.solution.routed
@@ -184,7 +184,7 @@ def _promises(problem: Problem) -> bool:
     return any(c.ttft_s is not None for c in problem.classes)
 
 
-def _kept_of_network(problem: Problem, stated: Outcome, time_limit_s: float) -> float | None:
+def _kept_of_network(problem: Problem, stated: Planned, time_limit_s: float) -> float | None:
     """Share of its demand that a network serves with the sizes and ports of a plan; None where roles change."""
     if problem.has_sizes_by_period:
         return None

@@ -26,7 +26,7 @@ from planner.results import (
     relative_error,
 )
 from planner.scenario import Scenario
-from planner.studies.planned import Planned, planned
+from planner.studies.planned import PlanToRun, planned
 from planner.ties import largest
 
 TOLERANCES = {
@@ -104,7 +104,7 @@ class ToRun:
     """What is validated, and how."""
 
     scenario: Scenario
-    planned: Planned
+    planned: PlanToRun
     question: RunQuestion
     data_dirs: Sequence[Path]
     say: Say
@@ -126,7 +126,7 @@ class ToRun:
         return run
 
 
-def _inside(found: Planned, promised: Fleet) -> float | None:
+def _inside(found: PlanToRun, promised: Fleet) -> float | None:
     """Requests in the system by the promised times; None where they are not known.
 
     Equation:

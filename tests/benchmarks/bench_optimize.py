@@ -48,8 +48,8 @@ def fresh_processes() -> None:
 
 def phases() -> None:
     """Every step of `planner optimize` in one warm process."""
+    from planner.comparison import Planned
     from planner.comparison.baselines import baselines
-    from planner.comparison.plan import planned_at
     from planner.optimizer import planning_problem, searched
     from planner.optimizer.free_routing import free_routing
     from planner.optimizer.sensitivity import bottlenecks, sweep
@@ -61,12 +61,12 @@ def phases() -> None:
     solution = searched(problem, 60.0)
     assert solution is not None
     assert solution.routed is not None
-    fleet, routed = planned_at(problem, solution), solution.routed
+    fleet, routed = Planned(problem, solution).fleet, solution.routed
     steps: dict[str, Callable[[], Any]] = {
         "read_scenario": lambda: read_scenario("prfaas-paper"),
         "planning_problem": lambda: planning_problem(scenario),
         "search": lambda: searched(problem, 60.0),
-        "planned_at (latency, cost)": lambda: planned_at(problem, solution),
+        "figures (latency, cost)": lambda: Planned(problem, solution).fleet,
         "baselines": lambda: baselines(problem, fleet, 60.0),
         "bottlenecks": lambda: bottlenecks(problem, routed),
         "free_routing": lambda: free_routing(problem, solution, routed.highest_req_per_s),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from planner.comparison import at_rate, planned_at, sketched
+from planner.comparison import Planned, sketched
 from planner.errors import UndecidedError
 from planner.optimizer import Problem, Solution, searched, sized_problem, within
 from planner.results import Fleet, Plan
@@ -34,8 +34,8 @@ class Served:
         if self.solution is None:
             return None
         if demand_req_per_s is None or demand_req_per_s >= self.most_req_per_s:
-            return planned_at(self.problem, self.solution)
-        return at_rate(self.problem, self.solution, demand_req_per_s)
+            return Planned(self.problem, self.solution).fleet
+        return Planned(self.problem, self.solution).at(demand_req_per_s)
 
     def plan(self, demand_req_per_s: float | None) -> Plan | None:
         """The same as a plan that can be run."""

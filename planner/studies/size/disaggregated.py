@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
-from planner.comparison import Outcome, loaded_ttft, outcome
+from planner.comparison import Planned, best_fleet
 from planner.errors import InfeasibleError, UndecidedError
 from planner.profiles import HardwareProfile
 from planner.profiles.toml_text import toml_table
@@ -44,7 +44,7 @@ class Apart:
     """The scenario as a file."""
     prefill: Way
     decode: Way
-    found: Outcome
+    found: Planned
     promises: tuple[Promise, ...] = ()
     """Beside its run; none where it was not run."""
     n_counted: int = 0
@@ -87,7 +87,7 @@ def cheapest(
         text = scenario_text(question, prefill, decode)
         scenario = load_scenario(text, f"{NAME}.toml", question.directory.resolve())
         try:
-            found = outcome(scenario, question.data_dirs, time_limit_s)
+            found = best_fleet(scenario, question.data_dirs, time_limit_s)
         except (InfeasibleError, UndecidedError):
             continue
         apart, n_planned = Apart(scenario, text, prefill, decode, found), n_planned + 1
@@ -220,11 +220,11 @@ def executed(question: SizeQuestion, apart: Apart, run: "RunQuestion", time_limi
     if not isinstance(one, Tried) or not one.seen:
         return apart
     (seen,) = one.seen
-    found = Outcome(one.plan, one.badness, one.stated, one.served)
+    found = Planned(one.stated, one.served)
     return replace(apart, found=found, promises=seen.promises, n_counted=seen.n_requests, seed=chosen.seed)
 
 
 def predicted_ttft_s(apart: Apart, percentile: float) -> float:
     """Time to first token that a percentage does not exceed, by the model of queues [s]."""
-    ttft = loaded_ttft(apart.found.problem, apart.found.solution, apart.scenario.demand_req_per_s or 0.0)
+    ttft = apart.found.ttft(apart.scenario.demand_req_per_s or 0.0)
     return inf if ttft is None else ttft.quantile_s(percentile / 100)
