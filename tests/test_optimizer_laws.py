@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.comparison.baselines import homogeneous, homogeneous_fleets, homogeneous_rates
+from planner.comparison.baselines import homogeneous, homogeneous_fleet, homogeneous_rates
 from planner.optimizer import Problem, planning_problem
 from planner.optimizer.capacity import exact_loads, interval_loads, split_interval, threshold_loads
 from planner.optimizer.free_routing import free_routing
@@ -199,12 +199,12 @@ def test_the_cheapest_fleet_for_the_highest_rate_of_a_budget_costs_no_more_than_
 def test_closed_form_of_homogeneous_fleets_equals_the_model(seed: int, n: int) -> None:
     problem = problem_of(question(seed))
     fleet = planning_problem(homogeneous(problem.scenario, n * GPUS))
-    rates = homogeneous_rates(homogeneous_fleets(problem), np.array([n * GPUS]))
+    rates = homogeneous_rates(homogeneous_fleet(problem), np.array([n * GPUS]))
     assert rates[0] == pytest.approx(found(fleet).highest_req_per_s, rel=1e-6)
 
 
 def test_homogeneous_fleets_too_small_for_both_roles_serve_nothing_and_larger_ones_never_less() -> None:
-    rates = homogeneous_rates(homogeneous_fleets(problem_of()), np.arange(12) * GPUS)
+    rates = homogeneous_rates(homogeneous_fleet(problem_of()), np.arange(12) * GPUS)
     assert rates[0] == rates[1] == 0
     assert (np.diff(rates[1:]) >= 0).all()
 

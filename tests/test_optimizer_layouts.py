@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.comparison import best_fleet, plan
-from planner.comparison.baselines import baselines, homogeneous_fleets, homogeneous_rates
+from planner.comparison.baselines import baselines, homogeneous_fleet, homogeneous_rates
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.executor import RunQuestion, simulate
 from planner.optimizer import Problem, layout_choice, planning_problem
@@ -223,7 +223,7 @@ def test_the_highest_rate_of_homogeneous_fleets_is_that_of_their_best_layouts(n:
     alone = best_fleet(
         asked(APART | {"slo": None, "objective": "max-throughput", "sites.here.accelerators": {"h20-96gb": n}})
     )
-    assert homogeneous_rates(homogeneous_fleets(problem), np.array([n]))[0] == pytest.approx(alone.objective)
+    assert homogeneous_rates(homogeneous_fleet(problem), np.array([n]))[0] == pytest.approx(alone.objective)
 
 
 def test_a_network_chooses_layouts_in_its_own_program() -> None:

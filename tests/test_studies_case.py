@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from planner.comparison import optimized
-from planner.comparison.baselines import homogeneous_fleets, homogeneous_rates
+from planner.comparison.baselines import homogeneous_fleet, homogeneous_rates
 from planner.errors import InputError
 from planner.optimizer import planning_problem
 from planner.optimizer.problem import Problem
@@ -38,7 +38,7 @@ def ratios() -> PriceRatios:
 @cached
 def rates() -> list[float]:
     """Highest rate of homogeneous fleets of 0, 1, 2, ... instances."""
-    return homogeneous_rates(homogeneous_fleets(planned()[0]), np.arange(200) * GPUS).tolist()
+    return homogeneous_rates(homogeneous_fleet(planned()[0]), np.arange(200) * GPUS).tolist()
 
 
 def gain_by_hand(ratio: float, extra_usd: float = 0.0) -> tuple[int, float]:

@@ -33,12 +33,12 @@ def test_the_gain_is_over_what_the_money_buys_of_one_kind_but_no_less_than_one_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An accelerator serves a tenth of a request a second; an instance of each role has eight."""
-    pools = [SimpleNamespace(n_accelerators=8)] * 2
-    fleets: Any = [SimpleNamespace(pools=[*pools, SimpleNamespace(n_accelerators=99)])]
+    pools = [SimpleNamespace(n_accelerators=n, is_prefill=prefills) for n in (8, 99) for prefills in (True, False)]
+    fleet: Any = SimpleNamespace(pools=pools)
     monkeypatch.setattr(price_ratios, "homogeneous_rates", lambda _, n: n / 10)
-    found = _gains(fleets, 12.0, Rent(20, 40, 2.0, 1), np.array([1.0, 2.0]), 0.0)
+    found = _gains(fleet, 12.0, Rent(20, 40, 2.0, 1), np.array([1.0, 2.0]), 0.0)
     assert found == pytest.approx([12 / 6 - 1, 12 / 8 - 1])
-    assert _gains(fleets, 12.0, Rent(1, 1, 2.0, 1), np.array([1.0]), 0.0) == pytest.approx([12 / 1.6 - 1])
+    assert _gains(fleet, 12.0, Rent(1, 1, 2.0, 1), np.array([1.0]), 0.0) == pytest.approx([12 / 1.6 - 1])
 
 
 def test_the_fast_pool_is_one_in_use_for_long_prompts_on_other_hardware_with_a_price() -> None:

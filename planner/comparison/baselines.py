@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from math import ceil, floor, inf
 from typing import Literal
 
@@ -30,8 +29,8 @@ from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.problem import Problem, requests_by_name
 from planner.optimizer.resolution import resolved
+from planner.optimizer.routes import Route
 from planner.results import Baseline, Fleet
-from planner.roofline import InstanceRates
 from planner.scenario import Objective, Pool, Routing, Scenario, asked_instance
 from planner.units import number
 from planner.work_clock import work_s
@@ -504,8 +503,8 @@ def _decode_instances(plan: Fleet, pool: Pool, name: str) -> int:
     return plan.pool(name).n_instances + freed // pool.accelerators_per_instance
 
 
-def homogeneous_fleets(problem: Problem) -> tuple[Problem, ...]:
-    """Homogeneous fleets as questions, one for each choice of the layouts that are open.
+def homogeneous_fleet(problem: Problem) -> Problem:
+    """Homogeneous fleets of any size as one question, whose pools may have any of the layouts that are open.
 
     Args:
         problem: the resolved scenario, whose decode pool names the hardware.
@@ -514,31 +513,18 @@ def homogeneous_fleets(problem: Problem) -> tuple[Problem, ...]:
         InputError: the decode pool's hardware has no prefill times.
         InfeasibleError: no layout of it holds the prompts.
     """
-    asked = resolved(homogeneous(problem.scenario.with_open_layouts(), 0), classes=problem.classes)
-    return tuple(_on_each_layout(asked))
+    return resolved(homogeneous(problem.scenario.with_open_layouts(), 0), classes=problem.classes)
 
 
-def _on_each_layout(problem: Problem) -> Iterator[Problem]:
-    """Problems of every combination of kept layouts that holds the requests; the problem itself where none is open."""
-    choices = {found.pool: found.kept for found in problem.layouts}
-    known: dict[object, InstanceRates] = {}
-    for chosen in product(*choices.values()):
-        scenario = problem.scenario.on_layouts(dict(zip(choices, chosen, strict=True)))
-        try:
-            yield resolved(scenario, (), problem.classes, known) if chosen else problem
-        except InfeasibleError:  # prompts that fit none of these pools
-            continue
-
-
-def homogeneous_rates(fleets: Sequence[Problem], n_accelerators: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Highest rate of homogeneous fleets by trying every split into prefill and decode.
+def homogeneous_rates(fleet: Problem, n_accelerators: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Highest rate of homogeneous fleets by trying every layout of both roles and every split into them.
 
     Equation:
         max over layouts and k of min(k / W, floor((n - k a) / b) / D), with W and D the instance-seconds of prefill and
         decode per request, and a and b the accelerators of their instances
 
     Args:
-        fleets: as `homogeneous_fleets` finds them.
+        fleet: as `homogeneous_fleet` finds it.
         n_accelerators: accelerators n of each fleet, shape (m,).
 
     Returns:
@@ -547,18 +533,23 @@ def homogeneous_rates(fleets: Sequence[Problem], n_accelerators: NDArray[np.int6
     Source:
         Prefill-as-a-Service (arXiv 2604.15039v2): min of Theta_pd_p and Theta_pd_d.
     """
-    rates = np.array([_rates_of_splits(fleet, np.asarray(n_accelerators)) for fleet in fleets])
-    return np.asarray(rates.max(axis=0))
-
-
-def _rates_of_splits(fleet: Problem, n_accelerators: NDArray[np.int64]) -> NDArray[np.float64]:
-    work_s = decoding_s = 0.0
+    pairs: dict[tuple[int | None, int], list[Route]] = {}
     for route in fleet.routes:
+        pairs.setdefault((route.short, route.decode), []).append(route)
+    n = np.asarray(n_accelerators)
+    # A pair of layouts of which one does not hold the prompts of a class has no route of it.
+    rates = [_rates_of_splits(fleet, routes, n) for routes in pairs.values() if len(routes) == len(fleet.classes)]
+    return np.asarray(np.max(rates, axis=0))
+
+
+def _rates_of_splits(fleet: Problem, routes: Sequence[Route], n: NDArray[np.int64]) -> NDArray[np.float64]:
+    work_s = decoding_s = 0.0
+    for route in routes:
         share, mix = fleet.classes[route.request_class].share, fleet.classes[route.request_class].mix
         work_s += share * float(threshold_loads(fleet, route, np.array([mix.support[1]])).short_s[0])
         decoding_s += share * decode_s(fleet, route)
-    per_prefill, per_decode = (pool.n_accelerators for pool in fleet.pools[:2])
-    k = np.arange(int(np.max(n_accelerators)) // per_prefill + 1)
-    left = (n_accelerators[:, np.newaxis] - k * per_prefill) // per_decode
+    per_prefill, per_decode = (fleet.pools[i or 0].n_accelerators for i in (routes[0].short, routes[0].decode))
+    k = np.arange(int(np.max(n)) // per_prefill + 1)
+    left = (n[:, np.newaxis] - k * per_prefill) // per_decode
     rates = np.minimum(k / work_s, np.maximum(left, 0) / decoding_s)
     return np.asarray(rates.max(axis=1))

@@ -1,13 +1,12 @@
 """How the verdict depends on what the fast accelerator costs."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.comparison.baselines import affordable_accelerators, homogeneous_fleets, homogeneous_rates
+from planner.comparison.baselines import affordable_accelerators, homogeneous_fleet, homogeneous_rates
 from planner.errors import InfeasibleError
 from planner.optimizer import Problem
 from planner.results import Plan, PoolPlan, PriceRatios
@@ -63,14 +62,14 @@ def price_ratios(problem: Problem, plan: Plan) -> PriceRatios | None:
     if not ALIKE[0] <= stated <= ALIKE[1]:
         return None
     try:
-        fleets = homogeneous_fleets(problem)
+        homogeneous = homogeneous_fleet(problem)
     except InfeasibleError:  # the one kind of accelerator does not hold the prompts
         return None
     is_open = bool(problem.scenario.open_pool(home.key).layouts)
     rent = Rent(n_fast, plan.n_accelerators - n_fast, home_usd, 1 if is_open else home.n_accelerators)
     total = plan.cost.usd_per_hour
     extra = None if total is None else total - plan.cost.accelerators_usd_per_hour
-    gains = partial(_gains, fleets, plan.max_throughput_req_per_s, rent)
+    gains = partial(_gains, homogeneous, plan.max_throughput_req_per_s, rent)
     return PriceRatios(
         long_hardware=fast.hardware,
         home_hardware=home.hardware,
@@ -92,11 +91,12 @@ def _fast_pool(plan: Plan, home_hardware: str) -> PoolPlan | None:
 
 
 def _gains(
-    fleets: Sequence[Problem], req_per_s: float, rent: Rent, ratios: NDArray[np.float64], extra_usd: float
+    fleet: Problem, req_per_s: float, rent: Rent, ratios: NDArray[np.float64], extra_usd: float
 ) -> NDArray[np.float64]:
     """Plan over homogeneous fleet, less one; fleets too small to serve count as one instance of each role."""
-    least = min(sum(pool.n_accelerators for pool in fleet.pools[:2]) for fleet in fleets)
-    return req_per_s / homogeneous_rates(fleets, np.maximum(rent.accelerators(ratios, extra_usd), least)) - 1
+    per_role = ([p.n_accelerators for p in fleet.pools if p.is_prefill is prefills] for prefills in (True, False))
+    least = sum(map(min, per_role))
+    return req_per_s / homogeneous_rates(fleet, np.maximum(rent.accelerators(ratios, extra_usd), least)) - 1
 
 
 def _break_even(gains: NDArray[np.float64]) -> float | None:
