@@ -16,8 +16,8 @@ from planner.comparison import Planned, best_fleet, optimize
 from planner.errors import InfeasibleError, InputError
 from planner.notes import code_of
 from planner.optimizer.layout_choice import posed
-from planner.optimizer.network.batch_moves import excess
 from planner.optimizer.network.batches import MixPart, batch_of
+from planner.optimizer.network.judged_moves import excess
 from planner.optimizer.network.period_operation import busy_instances
 from planner.results import PoolPlan
 from planner.roofline import MeanRequest, colocated_engine, mixed_passes

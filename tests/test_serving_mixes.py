@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.comparison import best_fleet
 from planner.errors import CheckFailedError, InputError
-from planner.optimizer.network.batch_moves import excess
+from planner.optimizer.network.judged_moves import excess
 from tests.serving_mixes import AXES, Mix, asked, every_mix, pairs, pairwise, written
 
 COVER = pairwise()

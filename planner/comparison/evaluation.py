@@ -8,8 +8,8 @@ from typing import Any
 
 from planner.comparison.served import served_name
 from planner.optimizer.delays import loaded_step_s
-from planner.optimizer.network.batch_moves import excess
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
+from planner.optimizer.network.judged_moves import excess
 from planner.optimizer.network.period_operation import (
     N_KINDS,
     Flow,

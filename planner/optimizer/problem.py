@@ -364,6 +364,11 @@ class Problem:
         """Whether some pool prefills and decodes in one batch."""
         return any(pool.batching is not None and not pool.is_empty for pool in self.pools)
 
+    @property
+    def has_options(self) -> bool:
+        """Whether some pool has several ways to be run, or batches with prompts: a judge then improves its plans."""
+        return self.has_batches or bool(self.families)
+
     def demanding(self, req_per_s: float, objective: Objective) -> "Problem":
         """The same question with another objective, and another demand over all classes and the whole time [req/s]."""
         ratio = req_per_s / self.mean_req_per_s

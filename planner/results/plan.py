@@ -339,6 +339,14 @@ class Fleet(StrictModel):
         """Accelerators in all pools."""
         return sum(pool.n_accelerators for pool in self.pools)
 
+    @property
+    def n_instances(self) -> dict[str, int]:
+        """Instances by pool of the scenario, over its layouts."""
+        found: dict[str, int] = {}
+        for pool in self.pools:
+            found[pool.key] = found.get(pool.key, 0) + pool.n_instances
+        return found
+
 
 class Baseline(Fleet):
     """Another way to serve the same requests."""

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.batch_moves import improved
 from planner.optimizer.network.batches import pool_batches
 from planner.optimizer.network.cells import Cell
 from planner.optimizer.network.cost import least_use_usd_per_hour, rent_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import PeriodArc
+from planner.optimizer.network.judged_moves import improved
 from planner.optimizer.network.loads import BatchLimit
 from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo, overfull_classes
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
@@ -55,7 +55,7 @@ def tightened_classes(state: SearchState, solution: Solution, slo_factors: list[
         solution: the plan.
         slo_factors: factor on the TTFT of the SLO of every class, shape (classes,); lowered for those that are missed.
     """
-    if state.problem.has_batches or state.problem.families:
+    if state.problem.has_options:
         better = improved(state.problem, solution, state.best, work_s() + SETTINGS.resolve_limit_s)
         state.best = better or state.best
     broken = classes_missing_slo(state.problem, solution.operations, solution.ports)

@@ -42,7 +42,7 @@ def is_separable_by_period(problem: Problem) -> bool:
     scenario = problem.scenario
     is_alone = set(scenario.spare.survive) <= {"instance"} and not problem.is_followed
     is_about_cost = problem.is_min_cost and (problem.is_priced or scenario.budget_usd_per_hour is None)
-    return is_about_cost and is_alone and not (problem.families or problem.has_batches) and problem.ratio is None
+    return is_about_cost and is_alone and not problem.has_options and problem.ratio is None
 
 
 @dataclass(frozen=True)

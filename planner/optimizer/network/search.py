@@ -276,8 +276,8 @@ def _plans_from_relaxation(
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     tries, has_promise = [PlanLimits(frugal)], any(spec.ttft_s is not None for spec in state.problem.classes)
     can_move = can_repair(state.problem) or can_raise_rate(state.problem)
-    if has_promise and (state.problem.has_batches or state.problem.families):
-        # What programs are too strict about, `batch_moves` makes up for.
+    if has_promise and state.problem.has_options:
+        # What programs are too strict about, `judged_moves` makes up for.
         tries = [PlanLimits(ample), PlanLimits(frugal), PlanLimits(ample, SETTINGS.full_link_busy, late_multiple=inf)]
     elif has_promise:  # else nothing waits, and limits make no difference
         tries = [

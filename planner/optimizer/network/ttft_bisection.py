@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from planner.errors import InputError, UndecidedError
-from planner.optimizer.network.batch_moves import soonest
+from planner.optimizer.network.judged_moves import soonest
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.settings import SETTINGS

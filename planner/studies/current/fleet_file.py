@@ -111,11 +111,8 @@ def _nested(file: Document) -> dict[str, Any]:
 
 
 def _of_plan(file: Document, plan: Plan) -> StatedFleet:
-    sizes: dict[str, int] = {}
-    for pool in plan.pools:
-        sizes[pool.key] = sizes.get(pool.key, 0) + pool.n_instances
     fleet = FleetFile(
-        pools=sizes,
+        pools=plan.n_instances,
         links={link.name: link.capacity_gbps for link in plan.links},
         threshold_tokens=None if plan.threshold_tokens is None else max(plan.threshold_tokens, 0.0),
     )

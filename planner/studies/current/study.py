@@ -130,9 +130,7 @@ def _check_roles(problem: Problem) -> None:
 
 def _sizes_of(problem: Problem, plan: Plan) -> tuple[Sizes, Ports]:
     """Instances of every pool and ports of every link of a plan."""
-    n: dict[str, int] = {}
-    for pool in plan.pools:
-        n[pool.key] = n.get(pool.key, 0) + pool.n_instances
+    n = plan.n_instances
     ports = {link.name: link.ports_by_tier for link in plan.links}
     return tuple(n.get(pool.key, 0) for pool in problem.pools), tuple(
         ports.get(link.name, (0,) * len(link.tiers)) for link in problem.links

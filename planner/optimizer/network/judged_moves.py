@@ -247,6 +247,7 @@ def _resized(problem: Problem, begun: Solution, below: Solution | None, deadline
 
 
 def _has_options(problem: Problem, pool: int) -> bool:
+    """Whether a pool is one of several ways to run its instances, or has batches with prompts."""
     spec = problem.pools[pool]
     return spec.batching is not None or spec.key in problem.families
 
