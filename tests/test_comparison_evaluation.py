@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.comparison.evaluation import Evaluation
+from planner.comparison import solved
+from planner.comparison.evaluation import Evaluation, undominated
+from planner.optimizer import planning_problem
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.network.period_operation import transfers_s
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.sized import Sizing
-from tests.builders import fleet_of
+from tests.builders import fleet_of, small_with
 from tests.test_optimizer_period_operation import arc_of
 from tests.test_optimizer_routed_capacity import (
     LONG,
@@ -132,3 +134,18 @@ def test_over_periods_rates_and_use_are_means_by_their_hours() -> None:
         assert [(link.mean_gbps, link.utilization) for link in period.links] == [pytest.approx((gbps, gbps / 100))]
         assert period.offload_fraction == pytest.approx(SHARE_LONG)
         assert period.thresholds == {"all": {"local": 5000.0}}
+
+
+def test_periods_that_ask_for_no_more_of_any_way_than_another_are_dominated() -> None:
+    problem = planning_problem(small_with({**ASKED, "demand_req_per_s": 2.0}))
+    (day,), n_streams = solved(problem, 20.0).operations, len(problem.streams)
+    night, more = day.scaled_to(1, [0.5] * n_streams), day.scaled_to(1, [1.5] * n_streams)
+    other = replace(night, flows=tuple(f._replace(threshold_tokens=f.threshold_tokens + 1) for f in night.flows))
+    for operations, kept in (
+        ((day, night), [day]),
+        ((night, day), [day]),
+        ((day, more), [more]),
+        ((day, other), [day, other]),
+        ((day, replace(night, n_instances=tuple(n + 1 for n in night.n_instances))), None),
+    ):
+        assert undominated(operations) == (kept or [*operations])

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from planner.comparison import Planned, optimize, solved
-from planner.comparison.baselines import Compared, compared, in_batches, variants
+from planner.comparison.baselines import Compared, compared, variants
+from planner.comparison.colocated_fleets import in_batches
 from planner.comparison.margins import COLOCATED
 from planner.comparison.one_site import WORTHWHILE
 from planner.comparison.verdict import verdict
@@ -49,8 +50,7 @@ def in_one_batch(problem: Problem, fleet: Fleet) -> Compared:
 def options_at_home(scenario: Scenario) -> list[tuple[LayoutOption, Batch]]:
     """Ways to run instances of the home kind in both roles, with the batch of all requests."""
     problem = planning_problem(scenario)
-    home = next(pool for pool in scenario.pools.values() if pool.role == "decode")
-    options, _ = layout_options(in_batches(scenario, home), "colocated", problem.classes)
+    options, _ = layout_options(in_batches(scenario), "colocated", problem.classes)
     parts, mixes = (MixPart(0, None, 0.0, 1.0),), [problem.classes[0].mix]
     return [(one, batch_of(mixes, one.batching.engine, parts, ())) for one in options]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.comparison.baselines import homogeneous, homogeneous_fleet, homogeneous_rates
+from planner.comparison.homogeneous_fleets import homogeneous, homogeneous_fleet, homogeneous_rates
 from planner.optimizer import Problem, planning_problem
 from planner.optimizer.capacity import exact_loads, interval_loads, split_interval, threshold_loads
 from planner.optimizer.free_routing import free_routing

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from planner.comparison import best_fleet, plan
-from planner.comparison.baselines import baselines, homogeneous_fleet, homogeneous_rates
+from planner.comparison.baselines import baselines
+from planner.comparison.homogeneous_fleets import homogeneous_fleet, homogeneous_rates
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.executor import RunQuestion, simulate
 from planner.optimizer import Problem, layout_choice, planning_problem

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from planner.comparison import optimized
-from planner.comparison.baselines import homogeneous_fleet, homogeneous_rates
+from planner.comparison.homogeneous_fleets import homogeneous_fleet, homogeneous_rates
 from planner.errors import InputError
 from planner.optimizer import planning_problem
 from planner.optimizer.problem import Problem

@@ -3,14 +3,11 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, floor, inf
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from math import ceil, inf
 
 from planner.comparison.alternative_hardware import Variant, at_hand, has_one_site, is_same_fleet
 from planner.comparison.batch_doubts import batch_doubts, composed_notes
+from planner.comparison.colocated_fleets import colocated_fleets, in_batches
 from planner.comparison.home import (
     Requests,
     beyond_stock,
@@ -20,22 +17,19 @@ from planner.comparison.home import (
     local_prefill,
     mixed_home,
 )
+from planner.comparison.homogeneous_fleets import affordable_accelerators, home_pool, homogeneous, objective_of_given
 from planner.comparison.margins import COLOCATED, COLOCATED_ALONE, HOMOGENEOUS, LOCAL, SEPARATE
 from planner.comparison.one_site import worth_listing
 from planner.comparison.planned import Classes, Planned, planned
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.problem import Problem, requests_by_name
-from planner.optimizer.resolution import resolved
-from planner.optimizer.routes import Route
 from planner.results import Baseline, Fleet
-from planner.scenario import Objective, Pool, Routing, Scenario, asked_instance
+from planner.scenario import Pool, Routing, Scenario
 from planner.units import number
 from planner.work_clock import work_s
 
-PREFILL, DECODE = "pd-p", "pd-d"
 DECIMALS = 9
 """Of a gap: what is left is the solver's rounding."""
 MIXED_HOME = LOCAL[1]
@@ -221,17 +215,15 @@ def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Vari
 def _of_serving(problem: Problem, plan: Fleet) -> Iterator[Variant]:
     """Fleets of one kind of serving at home: of the one that the question does not offer, or of one of both."""
     scenario, decodes = problem.scenario, any(pool.role == "decode" for pool in problem.scenario.pools.values())
-    is_at_one_place = len(decoding_sites(scenario)) == 1 and len({p.model for p in scenario.pools.values()}) == 1
-    if problem.has_batches and (decodes or not is_at_one_place):
+    if problem.has_batches and decodes:
         yield from _of_one_serving(scenario)
     elif problem.has_batches:
         yield from _apart(scenario, plan)
-        if len(scenario.pools) > 1:
-            yield from of_one_pool(scenario, scenario, plan)
+        if any(pool.role == "prefill" for pool in scenario.pools.values()):
+            yield from colocated_fleets(scenario, scenario, plan)
     else:
         yield from _of_one_kind(problem, plan)
-        if is_at_one_place:
-            yield from of_one_pool(in_batches(scenario.with_open_layouts(), _home(scenario)), scenario, plan)
+        yield from colocated_fleets(in_batches(scenario.with_open_layouts()), scenario, plan)
 
 
 def _is_small(scenario: Scenario) -> bool:
@@ -241,7 +233,7 @@ def _is_small(scenario: Scenario) -> bool:
 def _of_one_kind(problem: Problem, plan: Fleet) -> Iterator[Variant]:
     """Fleets of the accelerators that decode, and the plan's with all prefill elsewhere."""
     scenario, asked = problem.scenario, problem.scenario.with_open_layouts()
-    home, n = _home(asked), plan.n_accelerators
+    home, n = home_pool(asked), plan.n_accelerators
     if has_one_site(scenario) and not problem.is_plain:
         return
     yield Variant(
@@ -252,31 +244,47 @@ def _of_one_kind(problem: Problem, plan: Fleet) -> Iterator[Variant]:
     if problem.is_plain and (naive := _naive(scenario, plan)) is not None:
         title = "every prompt prefilled in the pools for long prompts"
         yield Variant("naive-heterogeneous-pd", title, lambda: naive)
-    if len(decoding_sites(scenario)) > 1:
-        return
-    yield from _for_the_same_money(asked, home, plan)
+    if len(decoding_sites(scenario)) == 1:
+        yield from _for_the_same_money(asked, home, plan)
     if scenario.objective == "min-cost":
-        yield _cheapest(asked, home)
+        yield _cheapest(asked)
 
 
-def _cheapest(scenario: Scenario, home: Pool) -> Variant:
-    title = f"the cheapest {home.hardware} fleet that serves the demand"
+def _cheapest(scenario: Scenario) -> Variant:
+    kinds = " and ".join(dict.fromkeys(p.hardware for p in scenario.pools.values() if p.role == "decode"))
+    title = f"the cheapest {kinds} fleet that serves the demand"
     return Variant("cheapest-homogeneous-pd", title, lambda: homogeneous(scenario, None))
 
 
-def _apart(scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
-    """Fleets of the accelerators of a colocated pool, with prefill and decode apart on the same basis."""
-    key = scenario.colocated_pool or ""
-    home = scenario.pools[key].model_copy(
-        update={"role": "decode", "tokens_per_pass": None, "service_times": "roofline"}
-    )
-    asked, n = scenario.model_copy(update={"pools": {**scenario.pools, key: home}}), plan.n_accelerators
-    if scenario.objective == "min-cost":
-        yield _cheapest(asked, home)
+def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator[Variant]:
+    hardware = scenario.hardware_of(home)
+    idle = scenario.accelerator_usd_per_hour(home.site, hardware)
+    # As if always busy: a fleet at its highest rate nearly is, and no bill of it exceeds the money.
+    price = None if idle is None else idle + scenario.busy_usd_per_hour(home.site, hardware)
+    if price is None or price <= 0:
         return
+    for name, title, usd in (
+        ("equal-cost-homogeneous-pd", "the rent of the plan's accelerators", plan.cost.accelerators_usd_per_hour),
+        ("equal-bill-homogeneous-pd", "the whole bill of the plan, link included", plan.cost.usd_per_hour),
+    ):
+        if usd is not None:
+            n = affordable_accelerators(usd, price, 1 if home.layouts else home.accelerators_per_instance)
+            yield Variant(name, f"{n} {home.hardware} for {title}", partial(homogeneous, scenario, n))
+
+
+def _apart(scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
+    """Fleets of the accelerators of colocated pools, with prefill and decode apart on the same basis."""
+    update = {"role": "decode", "tokens_per_pass": None, "service_times": "roofline"}
+    pools = {k: p.model_copy(update=update) if p.role == "colocated" else p for k, p in scenario.pools.items()}
+    asked, n = scenario.model_copy(update={"pools": pools}), plan.n_accelerators
+    if scenario.objective == "min-cost":
+        yield _cheapest(asked)
+        return
+    home = home_pool(asked)
     title = f"prefill and decode on {n} {home.hardware}, one site"
     yield Variant(HOMOGENEOUS, title, partial(homogeneous, asked, n))
-    yield from [*_for_the_same_money(asked, home, plan)][1:]
+    if len(decoding_sites(asked)) == 1:
+        yield from [*_for_the_same_money(asked, home, plan)][1:]
 
 
 def _of_one_serving(scenario: Scenario) -> Iterator[Variant]:
@@ -288,73 +296,6 @@ def _of_one_serving(scenario: Scenario) -> Iterator[Variant]:
         pools = {key: pool for key, pool in scenario.pools.items() if pool.role in roles}
         if 0 < len(pools) < len(scenario.pools) and any(pool.role != "prefill" for pool in pools.values()):
             yield Variant(name, title, partial(scenario.model_copy, update={"pools": pools}))
-
-
-def of_one_pool(asked: Scenario, scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
-    """Fleets of the colocated pool of a scenario alone: the cheapest, or as many accelerators and for the same bill;
-    and the best of those that can be had.
-
-    Args:
-        asked: the question with a colocated pool.
-        scenario: the question, which says what can be had.
-        plan: the planned fleet.
-    """
-    key, n, bill = asked.colocated_pool or "", plan.n_accelerators, plan.cost.usd_per_hour
-    pool, is_cost = asked.pools[key], scenario.objective == "min-cost"
-    stock, _ = limits(scenario).get((pool.site, scenario.hardware_of(pool).name), (None, ""))
-    together = f"prefill and decode in one batch on {{n}} {pool.hardware}"
-    alone = partial(_alone, asked, key)
-    if is_cost:
-        yield Variant(COLOCATED[0], f"{together}, the cheapest that serve the demand", alone)
-    else:
-        yield Variant(COLOCATED[2], f"{together}, one site", partial(alone, n_accelerators=n))
-    if not is_cost and bill is not None and bill > 0:
-        yield Variant(COLOCATED[1], f"{together} for the whole bill of the plan", partial(alone, usd_per_hour=bill))
-    if stock is not None:
-        usd, most = (None, stock) if is_cost else (bill, stock if bill else min(stock, n))
-        title = f"{together}, of those that can be had there"
-        yield Variant(COLOCATED[3], title, partial(alone, n_accelerators=most, usd_per_hour=usd))
-
-
-def in_batches(scenario: Scenario, home: Pool) -> Scenario:
-    """The scenario with a colocated pool in the place of all others, of all layouts of its kind of accelerators there.
-
-    Args:
-        scenario: the question.
-        home: a pool that decodes.
-    """
-    alike = [p for p in scenario.pools.values() if (p.site, p.hardware) == (home.site, home.hardware)]
-    roles: tuple[Literal["prefill"], Literal["decode"]] = ("prefill", "decode")
-    is_measured = all(scenario.measured_for(home, role) is not None for role in roles)
-    is_timed = not is_measured and asked_instance(scenario, home).may_be_timed
-    listed = dict.fromkeys(
-        layout
-        for p in alike
-        for layout in (p.layouts or (p.layout or f"tp={p.accelerators_per_instance}",))
-        if p.layouts != "auto"
-    )
-    is_open = any(p.layouts == "auto" for p in alike)
-    update: dict[str, object] = {
-        "role": "colocated", "service_times": "roofline" if is_timed else "measured", "classes": (),
-    }  # fmt: skip
-    if is_timed:
-        update |= {"layout": None, "layouts": "auto" if is_open else tuple(listed)}
-    return scenario.model_copy(update={"pools": {"colocated": home.model_copy(update=update)}})
-
-
-def _alone(
-    scenario: Scenario, key: str, n_accelerators: int | None = None, usd_per_hour: float | None = None
-) -> Scenario:
-    """A colocated pool without any other: of so many accelerators, for so much, or for the demand at the least cost."""
-    free = {"n_instances": "free", "min_instances": 0, "max_instances": None}
-    pool: Pool = scenario.pools[key].model_copy(update=free)
-    stock = {} if n_accelerators is None else {pool.hardware: n_accelerators}
-    site = scenario.sites[pool.site].model_copy(update={"accelerators": stock})
-    update = {
-        "budget_usd_per_hour": usd_per_hour, "routing": Routing(), "sites": {pool.site: site}, "pools": {key: pool},
-        "links": {},
-    }  # fmt: skip
-    return scenario.model_copy(update=update)
 
 
 def _title_of_home(scenario: Scenario) -> str:
@@ -382,85 +323,6 @@ def _mixed(scenario: Scenario, requests: Requests, plan: Fleet) -> Scenario:
     return mixed_home(scenario, requests, usd, inf if usd is not None else plan.n_accelerators)
 
 
-def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator[Variant]:
-    hardware = scenario.hardware_of(home)
-    idle = scenario.accelerator_usd_per_hour(home.site, hardware)
-    # As if always busy: a fleet at its highest rate nearly is, and no bill of it exceeds the money.
-    price = None if idle is None else idle + scenario.busy_usd_per_hour(home.site, hardware)
-    if price is None or price <= 0:
-        return
-    for name, title, usd in (
-        ("equal-cost-homogeneous-pd", "the rent of the plan's accelerators", plan.cost.accelerators_usd_per_hour),
-        ("equal-bill-homogeneous-pd", "the whole bill of the plan, link included", plan.cost.usd_per_hour),
-    ):
-        if usd is not None:
-            n = affordable_accelerators(usd, price, 1 if home.layouts else home.accelerators_per_instance)
-            yield Variant(name, f"{n} {home.hardware} for {title}", partial(homogeneous, scenario, n))
-
-
-def affordable_accelerators(usd_per_hour: float, usd_per_accelerator_hour: float, n_per_instance: int) -> int:
-    """Accelerators in whole instances that a rent pays for.
-
-    >>> affordable_accelerators(160.0, 1.25, 8)
-    128
-    """
-    return n_per_instance * floor(usd_per_hour / (usd_per_accelerator_hour * n_per_instance) + 1e-9)
-
-
-def _home(scenario: Scenario) -> Pool:
-    """The pool that decodes: its site and hardware are those of the homogeneous baselines."""
-    return next(pool for pool in scenario.pools.values() if pool.role == "decode")
-
-
-def homogeneous(scenario: Scenario, n_accelerators: int | None) -> Scenario:
-    """The scenario on the decode pool's hardware at its site alone.
-
-    Args:
-        scenario: the question.
-        n_accelerators: fleet to get the most out of; None keeps the demand and seeks the cheapest fleet.
-
-    Returns:
-        A scenario with the pools `pd-p` and `pd-d`, and another pair for every further model.
-
-    Raises:
-        InputError: requests are decoded at several sites.
-    """
-    home = _home(scenario)
-    if len(decoding_sites(scenario)) > 1:
-        what = f"requests are decoded at several sites: {', '.join(decoding_sites(scenario))}"
-        raise InputError(scenario.problem(("pools",), what, "one site that decodes"))
-    inventory = {} if n_accelerators is None else {home.hardware: n_accelerators}
-    return scenario.model_copy(
-        update={
-            "objective": "min-cost" if n_accelerators is None else _objective_of_given(scenario),
-            "budget_usd_per_hour": None,
-            "routing": Routing(n_candidates=scenario.routing.n_candidates),
-            "sites": {home.site: scenario.sites[home.site].model_copy(update={"accelerators": inventory})},
-            "pools": dict(_pairs(scenario, home)),
-            "links": {},
-        }
-    )
-
-
-def _pairs(scenario: Scenario, home: Pool) -> Iterator[tuple[str, Pool]]:
-    """A prefill and a decode pool of every model on the home pool's hardware."""
-    first: dict[str | None, Pool] = {}
-    for pool in scenario.pools.values():
-        if pool.role == "decode":
-            first.setdefault(pool.model, pool)
-    for model, pool in first.items():
-        same = {"hardware": home.hardware, "n_instances": "free", "min_instances": 0, "max_instances": None}
-        decode = pool.model_copy(update=same | {"classes": ()})
-        suffix = "" if model == home.model else f"-{model or 'default'}"
-        yield PREFILL + suffix, decode.model_copy(update={"role": "prefill", "prompts": "short", "tpot_ms": None})
-        yield DECODE + suffix, decode
-
-
-def _objective_of_given(scenario: Scenario) -> Objective:
-    """What a given fleet is to make the most of: the least TTFT where that is the objective, else its rate."""
-    return "min-ttft" if scenario.objective == "min-ttft" else "max-throughput"
-
-
 def _naive(scenario: Scenario, plan: Fleet) -> Scenario | None:
     """The plan's accelerators with all prefill in its pools for long prompts; None when it has none of those.
 
@@ -484,7 +346,7 @@ def _naive(scenario: Scenario, plan: Fleet) -> Scenario | None:
     }
     return scenario.model_copy(
         update={
-            "objective": _objective_of_given(scenario),
+            "objective": objective_of_given(scenario),
             "budget_usd_per_hour": None,
             "routing": Routing(n_candidates=scenario.routing.n_candidates),
             "sites": sites,
@@ -501,55 +363,3 @@ def _decode_instances(plan: Fleet, pool: Pool, name: str) -> int:
         p.n_accelerators for p in plan.pools if p.prompts == "short" and p.site == pool.site and p.hardware == hardware
     )
     return plan.pool(name).n_instances + freed // pool.accelerators_per_instance
-
-
-def homogeneous_fleet(problem: Problem) -> Problem:
-    """Homogeneous fleets of any size as one question, whose pools may have any of the layouts that are open.
-
-    Args:
-        problem: the resolved scenario, whose decode pool names the hardware.
-
-    Raises:
-        InputError: the decode pool's hardware has no prefill times.
-        InfeasibleError: no layout of it holds the prompts.
-    """
-    return resolved(homogeneous(problem.scenario.with_open_layouts(), 0), classes=problem.classes)
-
-
-def homogeneous_rates(fleet: Problem, n_accelerators: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Highest rate of homogeneous fleets by trying every layout of both roles and every split into them.
-
-    Equation:
-        max over layouts and k of min(k / W, floor((n - k a) / b) / D), with W and D the instance-seconds of prefill and
-        decode per request, and a and b the accelerators of their instances
-
-    Args:
-        fleet: as `homogeneous_fleet` finds it.
-        n_accelerators: accelerators n of each fleet, shape (m,).
-
-    Returns:
-        Requests per second [1/s], shape (m,); 0 for fewer than an instance of each role.
-
-    Source:
-        Prefill-as-a-Service (arXiv 2604.15039v2): min of Theta_pd_p and Theta_pd_d.
-    """
-    pairs: dict[tuple[int | None, int], list[Route]] = {}
-    for route in fleet.routes:
-        pairs.setdefault((route.short, route.decode), []).append(route)
-    n = np.asarray(n_accelerators)
-    # A pair of layouts of which one does not hold the prompts of a class has no route of it.
-    rates = [_rates_of_splits(fleet, routes, n) for routes in pairs.values() if len(routes) == len(fleet.classes)]
-    return np.asarray(np.max(rates, axis=0))
-
-
-def _rates_of_splits(fleet: Problem, routes: Sequence[Route], n: NDArray[np.int64]) -> NDArray[np.float64]:
-    work_s = decoding_s = 0.0
-    for route in routes:
-        share, mix = fleet.classes[route.request_class].share, fleet.classes[route.request_class].mix
-        work_s += share * float(threshold_loads(fleet, route, np.array([mix.support[1]])).short_s[0])
-        decoding_s += share * decode_s(fleet, route)
-    per_prefill, per_decode = (fleet.pools[i or 0].n_accelerators for i in (routes[0].short, routes[0].decode))
-    k = np.arange(int(np.max(n)) // per_prefill + 1)
-    left = (n[:, np.newaxis] - k * per_prefill) // per_decode
-    rates = np.minimum(k / work_s, np.maximum(left, 0) / decoding_s)
-    return np.asarray(rates.max(axis=1))

@@ -139,7 +139,7 @@ class Evaluation:
         if not self.problem.has_batches:
             return self.rate * last_kept(self._late_excess, 1.0, high, EXACT)[0]
         # Queues of batches take long: those of the periods that bind are looked at, until all others hold as well.
-        latest = largest_first(self.solution.operations, lambda one: self._late_excess(1.0, [one]))
+        latest = largest_first(undominated(self.solution.operations), lambda one: self._late_excess(1.0, [one]))
         binding, others = list[PeriodOperation](), latest[:N_BINDING]
         while others:
             binding += others
@@ -401,6 +401,30 @@ class Evaluation:
                 at = found.setdefault(member.name, {}).setdefault(stream.site, {})
                 at[work] = {name: rate / total for name, rate in rates.items()}
         return found
+
+
+def undominated(operations: Sequence[PeriodOperation]) -> list[PeriodOperation]:
+    """Periods of which no other asks as much or more of every way, at the same sizes and thresholds.
+
+    Args:
+        operations: what every period does.
+    """
+    kept: list[PeriodOperation] = []
+    for one in largest_first(operations, lambda one: sum(d.req_per_s for d in one.decodings)):
+        if not any(_asks_less(one, other) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _asks_less(one: PeriodOperation, other: PeriodOperation) -> bool:
+    """Whether every flow of a period is one of another, of at least its rate."""
+    ours, theirs = (
+        {f._replace(req_per_s=0.0): f.req_per_s for f in period.flows}
+        | {d._replace(req_per_s=0.0): d.req_per_s for d in period.decodings}
+        for period in (one, other)
+    )
+    is_as_large = one.n_instances == other.n_instances
+    return is_as_large and all(rate <= theirs.get(way, 0.0) for way, rate in ours.items() if rate > 0)
 
 
 def class_plans(

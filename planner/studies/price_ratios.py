@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.comparison.baselines import affordable_accelerators, homogeneous_fleet, homogeneous_rates
+from planner.comparison.homogeneous_fleets import affordable_accelerators, homogeneous_fleet, homogeneous_rates
 from planner.errors import InfeasibleError
 from planner.optimizer import Problem
 from planner.results import Plan, PoolPlan, PriceRatios
