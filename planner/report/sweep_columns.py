@@ -31,6 +31,7 @@ def csv_columns(found: PlanSweep) -> list[Column]:
     """Every figure of the plans, named by its key and unit; numbers as they are."""
     plans = found.plans
     return [
+        Column("recommendation", lambda plan: plan.verdict.recommendation or ""),
         Column("worth_it", lambda plan: str(plan.verdict.worth_it).lower()),
         Column("verdict_decided", lambda plan: str(plan.verdict.decided).lower()),
         *(_field("", name, lambda plan: plan) for name in (*RATES, "offload_fraction")),

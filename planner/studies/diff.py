@@ -160,6 +160,7 @@ def _promises_of(part: ClassPlan) -> Iterator[tuple[str, _Figure]]:
 
 def _decisions(plan: Plan, other: Plan) -> Iterator[tuple[str, Any]]:
     """What a plan decides, by key; a pool or link that the other plan lacks is one decision."""
+    yield "verdict.recommendation", plan.verdict.recommendation or "undecided"
     yield "verdict.worth_it", plan.verdict.worth_it if plan.verdict.decided else "undecided"
     if (apart := plan.verdict.disaggregation) is not None:
         yield "verdict.disaggregation.worth_it", apart.worth_it if apart.decided else "undecided"
