@@ -286,6 +286,18 @@ def test_a_limit_that_no_colocated_batch_keeps_is_a_proof_that_pools_apart_are_w
     assert answer.worth_it
 
 
+@pytest.mark.parametrize(
+    ("ttft_s", "impossible", "unknown"),
+    [(4.0, set(COLOCATED[::3]), set()), (6.0, {COLOCATED[3]}, {COLOCATED[0]}), (8.0, {COLOCATED[3]}, set())],
+)
+def test_a_promise_that_prompts_alone_break_at_home_is_kept_by_no_overlap(
+    ttft_s: float, impossible: set[str], unknown: set[str]
+) -> None:
+    """Whatever overlaps with decode, a prompt takes its own prefill; of the 16 accelerators in stock none is enough."""
+    _, _, found = beside(small_with(MIN_COST | {"slo.ttft_s": ttft_s}))
+    assert (found.impossible, found.unknown) == (impossible, unknown)
+
+
 def test_the_answer_states_what_disaggregation_is_worth_and_lists_the_fleet() -> None:
     plan = optimize(reference("expected-work"))
     answer = plan.answer()

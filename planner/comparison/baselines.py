@@ -25,6 +25,7 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.problem import Problem, requests_by_name
+from planner.optimizer.strategies import may_be_in_time
 from planner.results import Baseline, Fleet
 from planner.scenario import Pool, Routing, Scenario
 from planner.units import number
@@ -151,10 +152,13 @@ def _is_composed(scenario: Scenario) -> bool:
 
 
 def _falls_short(scenario: Scenario, classes: Classes) -> bool:
-    """Whether a fleet of batches would serve less than the demand even if prefill and decode overlapped perfectly."""
+    """Whether a fleet of batches would do less than is asked even if prefill and decode overlapped perfectly: prompts
+    alone take too long, or all that can be had serves less than the demand."""
+    problem = planning_problem(scenario, classes=classes)
+    if not may_be_in_time(problem):
+        return True
     if scenario.objective == "max-throughput":
         return False
-    problem = planning_problem(scenario, classes=classes)
     each = [pool.batching.overlapped_req_per_s or inf if pool.batching else inf for pool in problem.pools]
     most = sum(pool.max_instances * rate for pool, rate in zip(problem.pools, each, strict=True))
     return most < max(sum(demand.req_per_s[p] for demand in problem.demands) for p in range(len(problem.periods)))
