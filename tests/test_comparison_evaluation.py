@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from planner.comparison import solved
-from planner.comparison.evaluation import Evaluation, undominated
+from planner.comparison.evaluation import Evaluation
 from planner.optimizer import planning_problem
 from planner.optimizer.capacity import exact_loads
-from planner.optimizer.network.period_operation import transfers_s
+from planner.optimizer.network.period_operation import dominating_periods, transfers_s
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
@@ -148,4 +148,4 @@ def test_periods_that_ask_for_no_more_of_any_way_than_another_are_dominated() ->
         ((day, other), [day, other]),
         ((day, replace(night, n_instances=tuple(n + 1 for n in night.n_instances))), None),
     ):
-        assert undominated(operations) == (kept or [*operations])
+        assert dominating_periods(operations) == (kept or [*operations])

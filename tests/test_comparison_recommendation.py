@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from planner.comparison import optimize
 from planner.comparison.margins import WORTHWHILE
-from planner.comparison.recommendation import SIMPLEST_FIRST, Reach, best_kinds
+from planner.comparison.recommendation import SIMPLEST_FIRST, MeritBounds, best_kinds
 from planner.results import Serving
 from planner.scenario import Scenario
 from tests.builders import small_with
@@ -39,7 +39,7 @@ def test_no_outcome_that_the_bounds_allow_is_left_out(
     kinds: set[Serving], reached: tuple[float, ...], gaps: tuple[float, ...], scenario: Scenario
 ) -> None:
     ends = {k: (x, x * (1 + g)) for k, x, g in zip(SIMPLEST_FIRST, reached, gaps, strict=True) if k in kinds}
-    found = best_kinds(scenario, {kind: Reach(*both) for kind, both in ends.items()})
+    found = best_kinds(scenario, {kind: MeritBounds(*both) for kind, both in ends.items()})
     seen = {outcome(scenario, dict(zip(ends, values, strict=True))) for values in product(*ends.values())}
     assert seen <= found <= set(ends)
     if not any(gap for kind, gap in zip(SIMPLEST_FIRST, gaps, strict=True) if kind in kinds):

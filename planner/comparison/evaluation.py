@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from math import inf
 from typing import Any
 
+from planner.comparison.records import class_plans, latency_of, link_plan, setup_fields
 from planner.comparison.served import served_name
 from planner.optimizer.delays import loaded_step_s
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
@@ -16,10 +17,11 @@ from planner.optimizer.network.period_operation import (
     PeriodOperation,
     PeriodWaits,
     busy_instances,
+    dominating_periods,
     link_gbps,
     period_waits,
 )
-from planner.optimizer.problem import ClassSpec, LinkSpec, PoolSpec, Problem
+from planner.optimizer.problem import PoolSpec, Problem
 from planner.optimizer.resolution import whole_work_s
 from planner.optimizer.roots import EXACT, last_kept
 from planner.optimizer.routes import is_uniform
@@ -38,9 +40,8 @@ from planner.results import (
     PoolShares,
     Work,
 )
-from planner.scenario import Scenario
 from planner.ties import largest_first
-from planner.units import MILLI, SECONDS_PER_HOUR
+from planner.units import SECONDS_PER_HOUR
 
 PER_MILLION = 1e6
 CLOSE = 2e-3
@@ -139,7 +140,7 @@ class Evaluation:
         if not self.problem.has_batches:
             return self.rate * last_kept(self._late_excess, 1.0, high, EXACT)[0]
         # Queues of batches take long: those of the periods that bind are looked at, until all others hold as well.
-        latest = largest_first(undominated(self.solution.operations), lambda one: self._late_excess(1.0, [one]))
+        latest = largest_first(dominating_periods(self.solution.operations), lambda one: self._late_excess(1.0, [one]))
         binding, others = list[PeriodOperation](), latest[:N_BINDING]
         while others:
             binding += others
@@ -403,54 +404,6 @@ class Evaluation:
         return found
 
 
-def undominated(operations: Sequence[PeriodOperation]) -> list[PeriodOperation]:
-    """Periods of which no other asks as much or more of every way, at the same sizes and thresholds.
-
-    Args:
-        operations: what every period does.
-    """
-    kept: list[PeriodOperation] = []
-    for one in largest_first(operations, lambda one: sum(d.req_per_s for d in one.decodings)):
-        if not any(_asks_less(one, other) for other in kept):
-            kept.append(one)
-    return kept
-
-
-def _asks_less(one: PeriodOperation, other: PeriodOperation) -> bool:
-    """Whether every flow of a period is one of another, of at least its rate."""
-    ours, theirs = (
-        {f._replace(req_per_s=0.0): f.req_per_s for f in period.flows}
-        | {d._replace(req_per_s=0.0): d.req_per_s for d in period.decodings}
-        for period in (one, other)
-    )
-    is_as_large = one.n_instances == other.n_instances
-    return is_as_large and all(rate <= theirs.get(way, 0.0) for way, rate in ours.items() if rate > 0)
-
-
-def class_plans(
-    scenario: Scenario,
-    spec: ClassSpec,
-    threshold_tokens: float | None,
-    latency: Latency,
-    pool_shares: PoolShares | None = None,
-) -> Iterator[ClassPlan]:
-    """A class of requests in the words of the answer, each of those that are alike by its own name."""
-    for member in spec.members:
-        yield ClassPlan(
-            name=member.name,
-            model=scenario.profile_of(spec.model).name,
-            share=member.share,
-            slo=None if spec.slo is None else spec.slo.model_dump(exclude_none=True),
-            threshold_tokens=threshold_tokens,
-            latency=latency,
-            mean_total_tokens=spec.mix.mean_total_tokens,
-            mean_uncached_tokens=spec.mix.mean_uncached_tokens,
-            mean_output_tokens=spec.mix.mean_output_tokens,
-            cached_fraction=spec.mix.cached_fraction,
-            pool_shares=pool_shares or {},
-        )
-
-
 def evaluation(problem: Problem, solution: Solution) -> Evaluation:
     """At the rate a solution is for: a demand that is stated and reachable, else the goodput or the most it serves.
 
@@ -494,50 +447,3 @@ def _at_most_full(utilization: float) -> float:
     if utilization > 1 + OVERLOAD_TOLERANCE:
         raise ValueError(f"a pool is planned at utilisation {utilization:.9g}")
     return min(utilization, 1.0)
-
-
-def setup_fields(pool: PoolSpec) -> dict[str, Any]:
-    """How a pool's instances are run, as far as it is known, under the names of a plan's fields."""
-    rates, setup = pool.rates, pool.rates.setup
-    return {
-        "basis": rates.basis,
-        "accelerators_per_instance": pool.n_accelerators,
-        "layout": setup.layout,
-        "stack": setup.stack,
-        "precision": setup.precision,
-        "kv_precision": setup.kv_precision,
-        "engine": setup.engine,
-        "tokens_per_pass": None if pool.batching is None else pool.batching.tokens_per_pass,
-    }
-
-
-def link_plan(link: LinkSpec, ports: Sequence[int], mean_gbps: float) -> LinkPlan:
-    """A link with the ports rented and its mean traffic."""
-    capacity = link.gbps(ports)
-    sizes = {tier.capacity_gbps for m, tier in zip(ports, link.tiers, strict=True) if m}
-    return LinkPlan(
-        name=link.name,
-        from_site=link.from_site,
-        to_site=link.to_site,
-        capacity_gbps=capacity,
-        n_ports=sum(ports),
-        port_gbps=sizes.pop() if len(sizes) == 1 else None,
-        ports_by_tier=tuple(ports),
-        mean_gbps=mean_gbps,
-        utilization=mean_gbps / capacity if capacity else 0.0,
-        usd_per_hour=link.ports_usd_per_hour(ports),
-        round_trip_ms=link.round_trip_s / MILLI,
-    )
-
-
-def latency_of(loaded: Ttft | None, unloaded: Ttft | None, tpot_mean_s: float | None) -> Latency:
-    """Figures of latency as an answer states them [s], from TTFT with waits and without; None where one is unknown."""
-    return Latency(
-        ttft_mean_s=loaded.mean_s if loaded else None,
-        ttft_p50_s=loaded.quantile_s(0.50) if loaded else None,
-        ttft_p90_s=loaded.quantile_s(0.90) if loaded else None,
-        ttft_p99_s=loaded.quantile_s(0.99) if loaded else None,
-        ttft_unloaded_mean_s=unloaded.mean_s if unloaded else None,
-        ttft_unloaded_p90_s=unloaded.quantile_s(0.90) if unloaded else None,
-        tpot_mean_s=tpot_mean_s,
-    )

@@ -28,7 +28,7 @@ Possible = frozenset[Serving]
 EVEN = "colocated fleets are planned for independent users (Poisson), and requests arrive {}"
 
 
-class Reach(NamedTuple):
+class MeritBounds(NamedTuple):
     """How good fleets of a kind are, the more the better: a rate, or one over a bill or a TTFT."""
 
     reached: float
@@ -83,7 +83,7 @@ def possible(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) ->
     return best_kinds(scenario, reaches)
 
 
-def best_kinds(scenario: Scenario, reaches: Mapping[Serving, Reach]) -> Possible:
+def best_kinds(scenario: Scenario, reaches: Mapping[Serving, MeritBounds]) -> Possible:
     """Kinds of serving that may be the one to recommend, by what each may reach; equation as of `possible`.
 
     Args:
@@ -97,7 +97,7 @@ def best_kinds(scenario: Scenario, reaches: Mapping[Serving, Reach]) -> Possible
     return found
 
 
-def _better(scenario: Scenario, kind: Serving, simpler: Serving, reaches: Mapping[Serving, Reach]) -> Possible:
+def _better(scenario: Scenario, kind: Serving, simpler: Serving, reaches: Mapping[Serving, MeritBounds]) -> Possible:
     """Which of two kinds is better, or both where that is not certain."""
     ours, theirs = reaches[kind], reaches[simpler]
     if gain(scenario, ours.reached, theirs.bound) > WORTHWHILE:
@@ -119,13 +119,13 @@ def gain(scenario: Scenario, ours: float, theirs: float) -> float:
     return ours / theirs - 1 if scenario.objective == "max-throughput" else 1 - theirs / ours
 
 
-def _reaches(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) -> Iterator[tuple[Serving, Reach]]:
+def _reaches(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) -> Iterator[tuple[Serving, MeritBounds]]:
     """How good the fleets of every kind are that can be had; a kind that nothing is known of is left out."""
-    found: dict[Serving, Reach] = {}
+    found: dict[Serving, MeritBounds] = {}
 
     def join(kind: Serving, reached: float, bound: float) -> None:
-        old = found.get(kind, Reach(0.0, 0.0))
-        found[kind] = Reach(max(old.reached, reached), max(old.bound, bound))
+        old = found.get(kind, MeritBounds(0.0, 0.0))
+        found[kind] = MeritBounds(max(old.reached, reached), max(old.bound, bound))
 
     most, ours = inf, value_of(scenario, plan)
     if ours is not None:
@@ -141,7 +141,7 @@ def _reaches(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) ->
         join("separate-sites", 0.0, most)
     if is_planned_as_even(scenario) and _knows_colocated(found, compared):
         bound = found["colocated"].bound if "colocated" in found else 0.0
-        found["colocated"] = Reach(0.0, bound if is_burstier(scenario) else inf)
+        found["colocated"] = MeritBounds(0.0, bound if is_burstier(scenario) else inf)
     yield from found.items()
 
 
@@ -169,16 +169,16 @@ def despite_bursts(scenario: Scenario, because: str, kinds: Possible) -> str:
     return f"Not decided: {said}. As planned: {because.removeprefix('Not decided: ')}"
 
 
-def _knows_colocated(found: Mapping[Serving, Reach], compared: Compared) -> bool:
+def _knows_colocated(found: Mapping[Serving, MeritBounds], compared: Compared) -> bool:
     return "colocated" in found or bool(compared.impossible & set(TOGETHER))
 
 
-def _merits(scenario: Scenario, value: float, gap: float) -> Reach:
+def _merits(scenario: Scenario, value: float, gap: float) -> MeritBounds:
     """What a rate, bill or TTFT reaches, and what it may reach within its gap."""
     if scenario.objective == "max-throughput":
-        return Reach(value, value * (1 + gap))
+        return MeritBounds(value, value * (1 + gap))
     reached = 1 / value if value > 0 else inf
-    return Reach(reached, reached / (1 - gap) if gap < 1 else inf)
+    return MeritBounds(reached, reached / (1 - gap) if gap < 1 else inf)
 
 
 def _kinds(scenario: Scenario, name: str) -> Iterator[Serving]:

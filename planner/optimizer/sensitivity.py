@@ -1,5 +1,6 @@
 """What holds the rate down: the pools and links at their limit, and the worth of one more unit of each."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -28,89 +29,61 @@ LATER_MS = 100.0
 
 
 def bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck, ...]:
-    """Pools and links of which one more unit would raise the highest rate, most valuable first.
+    """Pools, links and the promise itself, of which one more unit would raise the rate or bring the first token sooner,
+    most valuable first.
 
     Equation:
-        shadow price = R(n_i + 1) - R(n_i), both with the thresholds that serve most, other integers fixed; for links
-        per Gbps
+        shadow price = R(n_i + 1) - R(n_i), R the highest rate, or under a promise the goodput, both with the thresholds
+        that serve most, other integers fixed; for links per Gbps. Of the least TTFT what it falls by
 
     Args:
         problem: the resolved scenario.
         solution: sizes and thresholds.
 
     Returns:
-        Constraints with a price above zero, in req/s per instance or per Gbps.
+        Constraints with a price above zero, in req/s or s per instance, per Gbps, or per ms of the promise.
 
     Source:
         Right-hand-side ranging by re-solving; a derivative would be zero or undefined at a kink.
     """
+    worth = [b for b in _prices(problem, solution) if b.shadow_price > 0]
+    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
+
+
+def _prices(problem: Problem, solution: RoutedSolution) -> Iterator[Bottleneck]:
+    """The price of every limit, by the closed form of what is sought; 0 within what that is known to."""
+    limit, sizing = work_s() + SLO_LIMIT_S, solution.sizing
+    unit = "s" if problem.is_min_ttft else "req/s"
+    raised = [
+        (f"pools.{pool.name}.n_instances", "instance", problem, _one_more_instance(sizing, i), 1.0)
+        for i, pool in enumerate(problem.pools)
+    ]
+    raised += [
+        (f"links.{link.name}.capacity_gbps", "Gbps", *_one_more_gbps(problem, sizing, i), 1.0)
+        for i, link in enumerate(problem.links)
+    ]
+    if not problem.is_min_ttft and solution.goodput is not None:
+        raised.append(("slo.ttft_s", "ms", _later(problem), sizing, LATER_MS))
+    base = solution.objective if problem.is_min_ttft else solution.goodput
+    base = most_of_sizes(problem, sizing, solution) if base is None else base
+    for name, of, other, more, n_more in raised:
+        gained = _gained(other, more, solution, base, NO_GAIN if n_more > 1 else 2 * SLO_GAP, limit)
+        yield Bottleneck(constraint=name, shadow_price=gained / n_more, unit=f"{unit} per {of}")
+
+
+def _gained(
+    problem: Problem, sizing: Sizing, solution: RoutedSolution, base: float, known: float, limit: float
+) -> float:
+    """How much more a raised limit serves, or how much sooner; 0 within what a search under a promise is known to."""
     if problem.is_min_ttft:
-        return routed_ttft_bottlenecks(problem, solution)
-    if solution.goodput is not None:
-        return goodput_bottlenecks(problem, solution, solution.goodput)
-    base = most_of_sizes(problem, solution.sizing, solution)
-    found = [
-        Bottleneck(
-            constraint=f"pools.{pool.name}.n_instances",
-            shadow_price=most_of_sizes(problem, _one_more_instance(solution.sizing, i), solution) - base,
-            unit="req/s per instance",
-        )
-        for i, pool in enumerate(problem.pools)
-    ]
-    found += [
-        Bottleneck(
-            constraint=f"links.{link.name}.capacity_gbps",
-            shadow_price=_most_with_one_more_gbps(problem, solution, i) - base,
-            unit="req/s per Gbps",
-        )
-        for i, link in enumerate(problem.links)
-    ]
-    worth = [b for b in found if b.shadow_price > NO_GAIN * base]
-    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
-
-
-def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float) -> tuple[Bottleneck, ...]:
-    """Pools, links and the promise itself, of which one more unit would raise the goodput, most valuable first."""
-    sizing, threshold = solution.sizing, solution.threshold_tokens
-    found = [
-        (f"pools.{pool.name}.n_instances", "req/s per instance", problem, _one_more_instance(sizing, i), 1.0)
-        for i, pool in enumerate(problem.pools)
-    ]
-    found += [
-        (f"links.{link.name}.capacity_gbps", "req/s per Gbps", *_one_more_gbps(problem, sizing, i), 1.0)
-        for i, link in enumerate(problem.links)
-    ]
-    found.append(("slo.ttft_s", "req/s per ms", _later(problem), sizing, LATER_MS))
-    limit, worth = work_s() + SLO_LIMIT_S, []
-    for name, unit, other, more, n_more in found:
-        least = base * (1 + (2 * SLO_GAP if n_more == 1 else NO_GAIN))
-        rate = best_goodput(other, more, limit, least, threshold).rate
-        if rate > least:
-            worth.append(Bottleneck(constraint=name, shadow_price=(rate - base) / n_more, unit=unit))
-    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
-
-
-def routed_ttft_bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck, ...]:
-    """Pools and links of which one more unit would bring the first token sooner, in s per unit, most valuable first."""
-    limit, sizing, demand = work_s() + SLO_LIMIT_S, solution.sizing, solution.req_per_s
-    found = [
-        (f"pools.{pool.name}.n_instances", "s per instance", problem, _one_more_instance(sizing, i))
-        for i, pool in enumerate(problem.pools)
-    ]
-    found += [
-        (f"links.{link.name}.capacity_gbps", "s per Gbps", *_one_more_gbps(problem, sizing, i))
-        for i, link in enumerate(problem.links)
-    ]
-    prices = [
-        Bottleneck(
-            constraint=name,
-            shadow_price=solution.objective - least_ttft(other, more, demand, limit).ttft_s,
-            unit=unit,
-        )
-        for name, unit, other, more in found
-    ]
-    worth = [b for b in prices if b.shadow_price > 2 * SLO_GAP * solution.objective]
-    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
+        sooner_s = base - least_ttft(problem, sizing, solution.req_per_s, limit).ttft_s
+        return sooner_s if sooner_s > known * base else 0.0
+    if solution.goodput is None:
+        more = most_of_sizes(problem, sizing, solution) - base
+        return more if more > NO_GAIN * base else 0.0
+    least = base * (1 + known)
+    rate = best_goodput(problem, sizing, limit, least, solution.threshold_tokens).rate
+    return rate - base if rate > least else 0.0
 
 
 def _later(problem: Problem) -> Problem:
@@ -132,10 +105,6 @@ def most_of_sizes(problem: Problem, sizing: Sizing, solution: RoutedSolution) ->
     problem = replace(problem, scenario=scenario)
     threshold = best_threshold(problem, sizing, solution.threshold_tokens)
     return highest_req_per_s(problem, sizing, exact_loads(problem, threshold))
-
-
-def _most_with_one_more_gbps(problem: Problem, solution: RoutedSolution, link: int) -> float:
-    return most_of_sizes(*_one_more_gbps(problem, solution.sizing, link), solution)
 
 
 def _one_more_gbps(problem: Problem, sizing: Sizing, link: int) -> tuple[Problem, Sizing]:

@@ -13,7 +13,7 @@ from planner.optimizer.network.raised_limits import RaisedLimit, largest_sizes, 
 from planner.optimizer.network.search import peak_situations
 from planner.optimizer.problem import PoolSpec, Problem, Situation
 from planner.optimizer.settings import SETTINGS
-from planner.optimizer.solution import Solution
+from planner.optimizer.solution import Solution, unit_of
 from planner.results import Bottleneck, PlannedAgain
 from planner.ties import SOLVED, largest_first
 from planner.work_clock import work_s
@@ -83,15 +83,6 @@ def _prices(
                 more,
                 base,
             )
-
-
-def unit_of(problem: Problem) -> float:
-    """Unit of the objective in the results: 1 for money, requests per second for a scale of the demand.
-
-    Args:
-        problem: the resolved scenario.
-    """
-    return 1.0 if problem.is_min_cost else problem.mean_req_per_s
 
 
 def _confirmed(

@@ -15,6 +15,7 @@ from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.problem import Arc, Part, Problem
 from planner.queueing import NO_WAIT, JoinedQueue, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv
 from planner.roofline import exposed_transfer_s
+from planner.ties import largest_first
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
 from planner.work_clock import spend
 
@@ -395,3 +396,28 @@ def slowness(period: PeriodWaits) -> dict[int, float]:
         tpot_s = np.inf if queue is None else queue.tpot_quantile_s(slo.ttft_percentile / 100) or 0.0
         found[c] = max(found.get(c, 0.0), tpot_s / how.engine.tpot_s)
     return found
+
+
+def dominating_periods(operations: Sequence[PeriodOperation]) -> list[PeriodOperation]:
+    """Periods of which no other asks as much or more of every way, at the same sizes and thresholds: all keep what
+    these keep.
+
+    Args:
+        operations: what every period does.
+    """
+    kept: list[PeriodOperation] = []
+    for one in largest_first(operations, lambda one: sum(d.req_per_s for d in one.decodings)):
+        if not any(_asks_less(one, other) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _asks_less(one: PeriodOperation, other: PeriodOperation) -> bool:
+    """Whether every flow of a period is one of another, of at least its rate."""
+    ours, theirs = (
+        {f._replace(req_per_s=0.0): f.req_per_s for f in period.flows}
+        | {d._replace(req_per_s=0.0): d.req_per_s for d in period.decodings}
+        for period in (one, other)
+    )
+    is_as_large = one.n_instances == other.n_instances
+    return is_as_large and all(rate <= theirs.get(way, 0.0) for way, rate in ours.items() if rate > 0)
