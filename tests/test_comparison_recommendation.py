@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.comparison import optimize
-from planner.comparison.margins import WORTHWHILE
-from planner.comparison.recommendation import SIMPLEST_FIRST, MeritBounds, best_kinds
+from planner.comparison.margins import ALTERNATIVES, WORTHWHILE, is_fair, value_of
+from planner.comparison.recommendation import SIMPLEST_FIRST, MeritBounds, best_kinds, serving_of
 from planner.results import Serving
 from planner.scenario import Scenario
 from tests.builders import small_with
+from tests.serving_mixes import Mix, asked
 
 RATE, COST = small_with({}), small_with({"objective": "min-cost", "demand_req_per_s": 2.0})
 VALUES = st.floats(min_value=0.5, max_value=2.0)
@@ -71,3 +72,27 @@ def test_all_that_a_verdict_says_follows_from_its_recommendation(case: str) -> N
         assert apart.worth_it
     for because, is_known in ((said.because, said.decided), (apart.because, apart.decided)):
         assert because.startswith("Not decided") is not is_known, because
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        Mix(1, "separate", "one", "always", "none"),
+        Mix(1, "colocated", "models", "always", "none"),
+        Mix(1, "both", "one", "always", "none"),
+        Mix(2, "separate", "models", "always", "none"),
+    ],
+    ids=lambda mix: "-".join(map(str, mix)),
+)
+def test_the_recommended_kind_is_that_of_the_cheapest_fleet_that_can_be_had(mix: Mix) -> None:
+    scenario = asked(mix)
+    plan = optimize(scenario, (), 20.0)
+    beside = (o for o in plan.baselines if o.name in ALTERNATIVES and not o.beyond_stock)
+    best: dict[Serving, float] = {}
+    for fleet in (plan, *(other for other in beside if is_fair(scenario, plan, other))):
+        usd = value_of(scenario, fleet)
+        assert usd is not None
+        best[serving_of(fleet)] = min(best.get(serving_of(fleet), usd), usd)
+    assert len(best) > 1
+    assert plan.verdict.recommendation is not None
+    assert best[plan.verdict.recommendation] <= min(best.values()) / (1 - WORTHWHILE)
