@@ -66,6 +66,18 @@ def test_where_stock_alone_makes_it_worth_it_the_verdict_says_so() -> None:
     assert "More stock would not change that: 144 h20-141gb" in by_means.because
 
 
+@pytest.mark.parametrize("demand", [0.8, 1.3])
+def test_a_demand_that_home_serves_for_less_in_either_kind_of_pools_leaves_open_which(demand: float) -> None:
+    """Both kinds cost 80 USD/h there, for the most that they serve: neither was planned for the least bill."""
+    said = optimize(read_scenario("prfaas-paper", [f"demand_req_per_s={demand}"])).verdict
+    assert (said.recommendation, said.worth_it, said.decided) == (None, False, True)
+    assert said.because.startswith("Cross-site prefill is not worth it here: the stated ")
+    apart = said.disaggregation
+    assert apart is not None
+    assert (apart.worth_it, apart.decided) == (False, False)
+    assert apart.because.startswith(f"Not decided: the stated {demand} req/s are served for 80 USD/h by ")
+
+
 def test_a_verdict_without_a_price_says_what_it_leaves_out() -> None:
     verdict = optimize(read_scenario("prfaas-paper", ["links.wan.capacity_gbps=25"])).verdict
     assert "no price of links.wan" in verdict.because

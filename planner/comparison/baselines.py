@@ -288,7 +288,7 @@ def _apart(scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
     title = f"prefill and decode on {n} {home.hardware}, one site"
     yield Variant(HOMOGENEOUS, title, partial(homogeneous, asked, n))
     if len(decoding_sites(asked)) == 1:
-        yield from [*_for_the_same_money(asked, home, plan)][1:]
+        yield from _for_the_same_money(asked, home, plan)
 
 
 def _of_one_serving(scenario: Scenario) -> Iterator[Variant]:
@@ -298,8 +298,7 @@ def _of_one_serving(scenario: Scenario) -> Iterator[Variant]:
         (COLOCATED_ALONE, "colocated pools alone, every prompt prefilled where it is decoded", ("colocated",)),
     ):
         pools = {key: pool for key, pool in scenario.pools.items() if pool.role in roles}
-        if 0 < len(pools) < len(scenario.pools) and any(pool.role != "prefill" for pool in pools.values()):
-            yield Variant(name, title, partial(scenario.model_copy, update={"pools": pools}))
+        yield Variant(name, title, partial(scenario.model_copy, update={"pools": pools}))
 
 
 def _title_of_home(scenario: Scenario) -> str:

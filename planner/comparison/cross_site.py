@@ -18,14 +18,16 @@ from planner.comparison.margins import (
 from planner.comparison.recommendation import Possible, rivals, serving_of
 from planner.results import Baseline, Fleet
 from planner.scenario import Scenario
-from planner.ties import largest
+from planner.ties import largest, largest_first
 from planner.units import number, percent
 
 Opponent = tuple[str, Baseline | None]
 """What a verdict says, and the fleet that it rests on."""
 
 
-def cross_site(scenario: Scenario, plan: Fleet, gap: float, compared: Compared, kinds: Possible) -> Opponent:
+def cross_site(
+    scenario: Scenario, plan: Fleet, gap: float, compared: Compared, kinds: Possible, cheaper: Sequence[Baseline]
+) -> Opponent:
     """What is said of prefill in another site, where there is one.
 
     Args:
@@ -34,9 +36,10 @@ def cross_site(scenario: Scenario, plan: Fleet, gap: float, compared: Compared, 
         gap: relative distance of its objective to its bound.
         compared: what it is compared with.
         kinds: of serving that may be recommended.
+        cheaper: fleets that serve a stated demand for less than the plan, the cheapest first.
     """
-    if cheaper := cheaper_for_the_demand(scenario, plan, compared):
-        return _no(_for_the_demand(scenario, plan, cheaper)), cheaper
+    if cheaper:
+        return _no(_for_the_demand(scenario, plan, cheaper[0])), cheaper[0]
     if serving_of(plan) != "separate-sites":
         return _sends_nothing(scenario, plan, gap, kinds), None
     others = [o for o in rivals(scenario, plan, compared) if serving_of(o) != "separate-sites"]
@@ -53,7 +56,7 @@ def cross_site(scenario: Scenario, plan: Fleet, gap: float, compared: Compared, 
         is_worse = high < -WORTHWHILE
         return _no(f"it {said}") if is_worse else f"Cross-site prefill is as good here, and no better: it {said}.", best
     unknown = sorted(compared.unknown & set(ALTERNATIVES))
-    why = f"but what {' and '.join(unknown)} would do was not found in the time"
+    why = f"but what {' and '.join(unknown)} would do is not known, for the reason in the notes"
     if low <= WORTHWHILE or not unknown:
         why = "which is as good within what is known of the two"
     return f"Not decided: cross-site prefill {said}, {why}.", best
@@ -74,8 +77,8 @@ def _without_opponent(
     return f"{what}, {alone}.{_stock(scenario, plan, beyond)}"
 
 
-def cheaper_for_the_demand(scenario: Scenario, plan: Fleet, compared: Compared) -> Baseline | None:
-    """The cheapest fleet without another site that can be had and serves a stated demand for less than the plan.
+def cheaper_for_the_demand(scenario: Scenario, plan: Fleet, compared: Compared) -> list[Baseline]:
+    """Fleets without another site that can be had and serve a stated demand for less than the plan, the cheapest first.
 
     Args:
         scenario: the question.
@@ -85,7 +88,7 @@ def cheaper_for_the_demand(scenario: Scenario, plan: Fleet, compared: Compared) 
     can_be_had = (o for o in rivals(scenario, plan, compared) if not o.beyond_stock)
     at_home = (o for o in can_be_had if serving_of(o) != "separate-sites")
     enough = [o for o in at_home if is_cheaper_for_the_demand(scenario, plan, o)]
-    return largest(enough, lambda o: -(o.cost.usd_per_hour or 0.0)) if enough else None
+    return largest_first(enough, lambda o: -(o.cost.usd_per_hour or 0.0))
 
 
 def _sends_nothing(scenario: Scenario, plan: Fleet, gap: float, kinds: Possible) -> str:

@@ -1,5 +1,7 @@
 """What prefill and decode apart are worth, in whatever site, against fleets that do both in one batch."""
 
+from collections.abc import Sequence
+
 from planner.comparison.baselines import Compared
 from planner.comparison.margins import (
     ALTERNATIVES,
@@ -14,10 +16,11 @@ from planner.comparison.margins import (
 from planner.comparison.recommendation import APART, Possible, despite_bursts, rivals, serving_of
 from planner.results import Baseline, Disaggregation, Fleet
 from planner.scenario import Scenario
+from planner.units import number
 
 
 def disaggregation(
-    scenario: Scenario, plan: Fleet, gap: float, compared: Compared, kinds: Possible
+    scenario: Scenario, plan: Fleet, gap: float, compared: Compared, kinds: Possible, cheaper: Sequence[Baseline]
 ) -> Disaggregation | None:
     """The verdict on prefill and decode apart, in whatever site: against fleets that do both in one batch.
 
@@ -27,6 +30,7 @@ def disaggregation(
         gap: relative distance of its objective to its bound.
         compared: what it is compared with.
         kinds: of serving that may be recommended.
+        cheaper: fleets that serve a stated demand for less than the plan, the cheapest first.
 
     Returns:
         None where the plan is compared with none of the other side.
@@ -35,7 +39,9 @@ def disaggregation(
     others = [o for o in rivals(scenario, plan, compared) if (serving_of(o) in APART) != is_apart]
     can_be_had = [o for o in others if not o.beyond_stock]
     because, opponent = _apart_alone(compared, is_apart), None
-    if can_be_had:
+    if cheaper:
+        because = _for_the_demand(scenario, kinds, cheaper)
+    elif can_be_had:
         is_open = bool(kinds & APART) and "colocated" in kinds
         opponent = strongest(scenario, plan, gap, can_be_had, is_open=is_open)
         because = _apart(scenario, plan, gap, opponent, compared, kinds)
@@ -48,6 +54,16 @@ def disaggregation(
         margin_fraction=stated_margin(scenario, plan, opponent),
         opponent=None if opponent is None else opponent.name,
     )
+
+
+def _for_the_demand(scenario: Scenario, kinds: Possible, cheaper: Sequence[Baseline]) -> str:
+    """What prefill and decode apart are worth for a stated demand that fleets at home serve for less than the plan."""
+    best = {serving_of(o): o for o in reversed(cheaper)}
+    fleets = (f"for {number(o.cost.usd_per_hour, 4)} USD/h by {o.title}" for o in best.values())
+    said = f"the stated {number(scenario.demand_req_per_s)} req/s are served {' and '.join(fleets)}"
+    if len(kinds) > 1:
+        return f"Not decided: {said}, and the least bill of either was not sought."
+    return f"Prefill and decode apart are {'' if kinds <= APART else 'not '}worth it here: {said}."
 
 
 def _apart_alone(compared: Compared, is_apart: bool) -> str | None:
@@ -73,12 +89,9 @@ def _apart(scenario: Scenario, plan: Fleet, gap: float, other: Baseline, compare
         return f"Prefill and decode apart are worth it: {said} ({signed(scenario, margin)})."
     if kinds != {"colocated"}:
         is_missing = low > WORTHWHILE and compared.unknown
-        why = (
-            "but others were not found in the time"
-            if is_missing
-            else "which is as good within what is known of the two"
-        )
-        return f"Not decided on prefill and decode apart: {said}, {why}."
+        as_good = "which is as good within what is known of the two"
+        why = "but what others would do is not known" if is_missing else as_good
+        return f"Not decided: {'with prefill and decode apart ' if is_apart else ''}{said}, {why}."
     is_worse = high < -WORTHWHILE if is_apart else low > WORTHWHILE
     if is_worse:
         return f"Prefill and decode apart are not worth it here: {said}."

@@ -139,7 +139,7 @@ def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdi
     """The verdict on a problem, without what explains it, and the gap of its plan; raises as `optimize` does.
 
     Raises:
-        UndecidedError: also where an opponent that decides it was not found in the time.
+        UndecidedError: also where nothing is known of an opponent that decides it.
     """
     limit = TimeLimit.of(time_limit_s)
     solution = solved(problem, limit.part_s(PLAN_PART), is_explained=False)
@@ -148,7 +148,7 @@ def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdi
     found = verdict(problem.scenario, problem.classes, fleet, solution.gap, compared)
     if not found.decided and compared.unknown:
         name = problem.scenario.name
-        raise UndecidedError(f"{name}: what sites on their own serve was not found out in the time")
+        raise UndecidedError(f"{name}: what sites on their own serve is not known")
     return found, solution.gap
 
 

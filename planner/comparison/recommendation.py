@@ -23,8 +23,6 @@ SIMPLEST_FIRST: tuple[Serving, ...] = ("colocated", "separate", "separate-sites"
 APART: frozenset[Serving] = frozenset(SIMPLEST_FIRST[1:])
 Possible = frozenset[Serving]
 """Kinds of serving that may be the one to recommend."""
-
-
 EVEN = "colocated fleets are planned for independent users (Poisson), and requests arrive {}"
 
 
@@ -77,29 +75,29 @@ def possible(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) ->
     Returns:
         All kinds where the plan is compared with none of another kind.
     """
-    reaches = dict(_reaches(scenario, plan, gap, compared))
-    if len(reaches) == 1 and not compared.impossible & set(ALTERNATIVES):
+    known = _merit_bounds(scenario, plan, gap, compared)
+    if len(known) == 1 and not compared.impossible & set(ALTERNATIVES):
         return frozenset(SIMPLEST_FIRST[: 2 if has_one_site(scenario) else 3])
-    return best_kinds(scenario, reaches)
+    return best_kinds(scenario, known)
 
 
-def best_kinds(scenario: Scenario, reaches: Mapping[Serving, MeritBounds]) -> Possible:
+def best_kinds(scenario: Scenario, bounds: Mapping[Serving, MeritBounds]) -> Possible:
     """Kinds of serving that may be the one to recommend, by what each may reach; equation as of `possible`.
 
     Args:
         scenario: the question, whose objective says what a gain is.
-        reaches: of every kind that is known.
+        bounds: of every kind that is known.
     """
-    known = [kind for kind in SIMPLEST_FIRST if kind in reaches]
+    known = [kind for kind in SIMPLEST_FIRST if kind in bounds]
     found = frozenset(known[:1])
     for kind in known[1:]:
-        found = frozenset().union(*(_better(scenario, kind, simpler, reaches) for simpler in found))
+        found = frozenset().union(*(_better(scenario, kind, simpler, bounds) for simpler in found))
     return found
 
 
-def _better(scenario: Scenario, kind: Serving, simpler: Serving, reaches: Mapping[Serving, MeritBounds]) -> Possible:
+def _better(scenario: Scenario, kind: Serving, simpler: Serving, bounds: Mapping[Serving, MeritBounds]) -> Possible:
     """Which of two kinds is better, or both where that is not certain."""
-    ours, theirs = reaches[kind], reaches[simpler]
+    ours, theirs = bounds[kind], bounds[simpler]
     if gain(scenario, ours.reached, theirs.bound) > WORTHWHILE:
         return frozenset({kind})
     is_certain = gain(scenario, ours.bound, theirs.reached) <= WORTHWHILE
@@ -119,7 +117,7 @@ def gain(scenario: Scenario, ours: float, theirs: float) -> float:
     return ours / theirs - 1 if scenario.objective == "max-throughput" else 1 - theirs / ours
 
 
-def _reaches(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) -> Iterator[tuple[Serving, MeritBounds]]:
+def _merit_bounds(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) -> dict[Serving, MeritBounds]:
     """How good the fleets of every kind are that can be had; a kind that nothing is known of is left out."""
     found: dict[Serving, MeritBounds] = {}
 
@@ -142,7 +140,7 @@ def _reaches(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) ->
     if is_planned_as_even(scenario) and _knows_colocated(found, compared):
         bound = found["colocated"].bound if "colocated" in found else 0.0
         found["colocated"] = MeritBounds(0.0, bound if is_burstier(scenario) else inf)
-    yield from found.items()
+    return found
 
 
 def is_planned_as_even(scenario: Scenario) -> bool:

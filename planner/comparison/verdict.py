@@ -24,17 +24,18 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
         compared: what it is compared with.
 
     Returns:
-        The kind that `possible` leaves, if it is one; where a demand is stated beside a rate to be sought, that of a
-        fleet at home which serves it for less. Prefill in another site, and prefill and decode apart, are worth it
-        where that is such a kind, and decided where all kinds that are possible agree.
+        The kind that `possible` leaves, if it is one; where a demand is stated beside a rate to be sought, and fleets
+        at home serve it for less, theirs, if it is one: none of them was planned for the least bill. Prefill in another
+        site, and prefill and decode apart, are worth it where that is such a kind, and decided where all kinds that are
+        possible agree.
     """
     cheaper = cheaper_for_the_demand(scenario, plan, compared)
-    kinds = frozenset({serving_of(cheaper)}) if cheaper else possible(scenario, plan, gap, compared)
+    kinds = frozenset(map(serving_of, cheaper)) if cheaper else possible(scenario, plan, gap, compared)
     opponent: Baseline | None = None
     if has_one_site(scenario):
         because = one_site_text(scenario, requests_by_name(classes), plan, compared.others)
     else:
-        because, opponent = cross_site(scenario, plan, gap, compared, kinds)
+        because, opponent = cross_site(scenario, plan, gap, compared, kinds, cheaper)
         because = despite_bursts(scenario, because, kinds) if "separate-sites" in kinds else because
     return Verdict(
         recommendation=next(iter(kinds)) if len(kinds) == 1 else None,
@@ -43,5 +44,5 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
         decided="separate-sites" not in kinds or len(kinds) == 1,
         margin_fraction=stated_margin(scenario, plan, opponent),
         opponent=None if opponent is None else opponent.name,
-        disaggregation=disaggregation(scenario, plan, gap, compared, kinds),
+        disaggregation=disaggregation(scenario, plan, gap, compared, kinds, cheaper),
     )

@@ -46,12 +46,11 @@ def bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck,
     Source:
         Right-hand-side ranging by re-solving; a derivative would be zero or undefined at a kink.
     """
-    worth = [b for b in _prices(problem, solution) if b.shadow_price > 0]
-    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
+    return tuple(largest_first([*_prices(problem, solution)], lambda b: b.shadow_price, SOLVED))
 
 
 def _prices(problem: Problem, solution: RoutedSolution) -> Iterator[Bottleneck]:
-    """The price of every limit, by the closed form of what is sought; 0 within what that is known to."""
+    """The price of every limit that is worth more than what is sought is known to, by its closed form."""
     limit, sizing = work_s() + SLO_LIMIT_S, solution.sizing
     unit = "s" if problem.is_min_ttft else "req/s"
     raised = [
@@ -64,26 +63,25 @@ def _prices(problem: Problem, solution: RoutedSolution) -> Iterator[Bottleneck]:
     ]
     if not problem.is_min_ttft and solution.goodput is not None:
         raised.append(("slo.ttft_s", "ms", _later(problem), sizing, LATER_MS))
+    is_searched = problem.is_min_ttft or solution.goodput is not None
     base = solution.objective if problem.is_min_ttft else solution.goodput
     base = most_of_sizes(problem, sizing, solution) if base is None else base
     for name, of, other, more, n_more in raised:
-        gained = _gained(other, more, solution, base, NO_GAIN if n_more > 1 else 2 * SLO_GAP, limit)
-        yield Bottleneck(constraint=name, shadow_price=gained / n_more, unit=f"{unit} per {of}")
+        least = base * (2 * SLO_GAP if is_searched and n_more == 1 else NO_GAIN)
+        gained = _gained(other, more, solution, base, least, limit)
+        if gained > least:
+            yield Bottleneck(constraint=name, shadow_price=gained / n_more, unit=f"{unit} per {of}")
 
 
 def _gained(
-    problem: Problem, sizing: Sizing, solution: RoutedSolution, base: float, known: float, limit: float
+    problem: Problem, sizing: Sizing, solution: RoutedSolution, base: float, least: float, limit: float
 ) -> float:
-    """How much more a raised limit serves, or how much sooner; 0 within what a search under a promise is known to."""
+    """How much more a raised limit serves than the base, or how much sooner; of a goodput, if more than the least."""
     if problem.is_min_ttft:
-        sooner_s = base - least_ttft(problem, sizing, solution.req_per_s, limit).ttft_s
-        return sooner_s if sooner_s > known * base else 0.0
+        return base - least_ttft(problem, sizing, solution.req_per_s, limit).ttft_s
     if solution.goodput is None:
-        more = most_of_sizes(problem, sizing, solution) - base
-        return more if more > NO_GAIN * base else 0.0
-    least = base * (1 + known)
-    rate = best_goodput(problem, sizing, limit, least, solution.threshold_tokens).rate
-    return rate - base if rate > least else 0.0
+        return most_of_sizes(problem, sizing, solution) - base
+    return best_goodput(problem, sizing, limit, base + least, solution.threshold_tokens).rate - base
 
 
 def _later(problem: Problem) -> Problem:

@@ -171,8 +171,9 @@ SERVING = {
 def serving(plan: Plan) -> str:
     """The kind of serving to recommend, and what being apart is worth where the verdict does not say."""
     verdict, apart = plan.verdict, plan.verdict.disaggregation
-    is_said = apart is None or (apart.opponent is not None and apart.opponent == verdict.opponent)
-    return f"{SERVING[verdict.recommendation]}{'' if is_said or apart is None else f'. {apart.because}'}"
+    if apart is None or (apart.opponent is not None and apart.opponent == verdict.opponent):
+        return SERVING[verdict.recommendation]
+    return apart.because if not apart.decided else f"{SERVING[verdict.recommendation]}. {apart.because}"
 
 
 def worth_it(plan: Plan) -> str:

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "ConsideredWay": "size",
+    "Serving": "plan",
     "Size": "size",
     "SizedCost": "size",
     "SizeMap": "size_map",
@@ -179,7 +180,6 @@ _LAZY = {
     "ClassPlan": "plan",
     "Cost": "plan",
     "Disaggregation": "plan",
-    "Serving": "plan",
     "CostBand": "plan",
     "Drafts": "plan",
     "Fleet": "plan",
@@ -255,6 +255,7 @@ _LAZY = {
 __all__ = [
     "DecodeStepRun",
     "ConsideredWay",
+    "Serving",
     "Size",
     "SizedCost",
     "SizeMap",
@@ -282,7 +283,6 @@ __all__ = [
     "ComparedPlan",
     "Cost",
     "Disaggregation",
-    "Serving",
     "CostBand",
     "Current",
     "CurvePoint",

@@ -93,6 +93,7 @@ __all__ = [
     "at_pool",
     "bundled_scenarios",
     "drafts_unknown",
+    "is_burstier",
     "is_path",
     "load_scenario",
     "located",
@@ -103,7 +104,6 @@ __all__ = [
     "requests_of",
     "scenario_path",
     "seen_from",
-    "is_burstier",
     "uneven_arrivals",
     "unmeasured",
 ]
