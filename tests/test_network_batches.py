@@ -337,13 +337,13 @@ def test_the_plan_says_what_it_is_compared_with_and_whether_pools_apart_would_do
     plan = optimize(asked(SPLIT, {"prices.h100-sxm.usd_per_accelerator_hour": 1.0}))
     assert plan.threshold_tokens is not None
     assert {"cheapest-homogeneous-pd", "cheapest-colocated"} <= {other.name for other in plan.baselines}
-    assert plan.verdict.disaggregation is not None
     apart = plan.baseline("cheapest-homogeneous-pd").cost.usd_per_hour or inf
     ours = plan.cost.usd_per_hour or inf
-    assert plan.verdict.disaggregation.worth_it == (1 - apart / ours > 0.01)
     stay = plan.baseline("cheapest-colocated").cost.usd_per_hour or inf
     assert stay >= ours * (1 - 1e-9)
     assert plan.verdict.worth_it == (1 - ours / min(stay, apart) > 0.01)
+    assert plan.verdict.disaggregation is not None
+    assert plan.verdict.disaggregation.worth_it == (1 - min(ours, apart) / stay > 0.01)
 
 
 def run(*words: str) -> tuple[int, str, str]:

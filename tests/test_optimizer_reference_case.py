@@ -145,4 +145,4 @@ def test_verdict_is_yes_with_the_link_paid_for() -> None:
     assert "whole bill" in rival.title
     assert rival.ratio > 1
     assert rival.beyond_stock  # so that the verdict rests on what can be had
-    assert answer.verdict.opponent == "local-prefill"
+    assert answer.verdict.opponent == "local-colocated"

@@ -309,12 +309,6 @@ OF_PLANS: dict[str, Meaning] = {
         "the batches of colocated pools knows independent users alone. The plan is found with it.",
         "Let the plan be run, which `optimize` does by default: the run has the stated arrivals.",
     ),
-    "opponents-without-bursts": Meaning(
-        PLAN,
-        "Requests arrive otherwise than those of independent users, and the colocated fleets that the plan is compared "
-        "with are planned for independent users. Whether prefill and decode apart are worth it is not decided.",
-        "Run both: `planner size --from TRACE` runs a colocated pool with the trace's own arrivals.",
-    ),
     "hand-off-not-counted": Meaning(
         "size",
         "Moving a cache from prefill to decode inside the site is taken to cost no time.",
