@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.optimizer import planning_problem
-from planner.optimizer.network.integer_near_plan import IntegerProgramNearPlan
-from planner.optimizer.network.marginal_values import network_bottlenecks
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.ttft_bisection import GAP as BISECTION_GAP
 from planner.optimizer.network.ttft_bisection import least_ttft_by_bisection
-from planner.optimizer.network.ttft_bottlenecks import ttft_bottlenecks
+from planner.optimizer.prices.integer_program import IntegerProgramNearPlan
+from planner.optimizer.prices.least_ttft import ttft_prices
+from planner.optimizer.prices.programs import program_prices
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
 from planner.report import binding
@@ -47,7 +47,7 @@ def solved(changes: tuple[tuple[str, Any], ...]) -> tuple[Problem, Solution]:
 
 
 def prices_of(problem: Problem, solution: Solution) -> dict[str, Bottleneck]:
-    return {b.constraint: b for b in network_bottlenecks(problem, solution, 600.0)}
+    return {b.constraint: b for b in program_prices(problem, solution, 600.0)}
 
 
 def work_s(problem: Problem) -> list[tuple[float, float]]:
@@ -133,7 +133,7 @@ def test_ten_gbps_more_on_a_full_link_add_what_a_search_with_them_finds() -> Non
 
 def test_a_later_promise_saves_no_more_than_what_a_search_with_it_proves() -> None:
     problem, solution = solved((("slo.ttft_s", 6.0),))
-    price = prices_of(problem, solution)["classes.all.slo.ttft_s"]
+    price = prices_of(problem, solution)["slo.ttft_s"]
     assert price.planned_again is not None
     later = network_search(problem_of({"slo.ttft_s": 6.0 + price.planned_again.n_more / 1000}), 600.0, 0.0)
     assert later is not None
@@ -162,11 +162,11 @@ def test_a_full_inventory_of_one_pool_has_a_price_where_its_accelerators_are_lac
 def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, solution = solved((("sites.local.accelerators", N_HOME * GPUS),))
     monkeypatch.setattr(IntegerProgramNearPlan, "objective", lambda *_: None)
-    prices = network_bottlenecks(problem, solution, 600.0)
+    prices = program_prices(problem, solution, 600.0)
     assert prices
     assert all(b.planned_again is None for b in prices)
     assert all(binding.bottleneck(b).endswith("; planning again was not done in the time") for b in prices)
-    assert network_bottlenecks(problem, solution, -1.0) == ()
+    assert program_prices(problem, solution, -1.0) == ()
 
 
 FEW = {"pools.near.n_instances": 33, "pools.fast.n_instances": 0, "pools.decode.n_instances": 8}
@@ -176,7 +176,7 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
     problem = problem_of({**FEW, "objective": "min-ttft"})
     found = least_ttft_by_bisection(problem, 600.0)
     assert found is not None
-    prices = {b.constraint: b for b in ttft_bottlenecks(problem, found.as_solution(BISECTION_GAP), 600.0)}
+    prices = {b.constraint: b for b in ttft_prices(problem, found.as_solution(BISECTION_GAP), 600.0)}
     price = prices["pools.near.n_instances"]
     assert (price.unit, price.basis) == ("s per instance", "planned-again")
     again = least_ttft_by_bisection(problem_of({**FEW, "pools.near.n_instances": 34, "objective": "min-ttft"}), 600.0)

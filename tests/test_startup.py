@@ -14,7 +14,9 @@ PLANNING = (*(name for name in HEAVY if name != "scipy"), "scipy.optimize", "sci
 """Waits for decode places take special functions, and nothing else of scipy."""
 SOLVERS = ("pulp", "highspy")
 ROOMS = ("planner.executor.run", "planner.hybrid", "planner.studies.live")
-NETWORKS = tuple(f"planner.optimizer.network.{name}" for name in ("ttft_bisection", "marginal_values", "fixed_plan"))
+NETWORKS = tuple(
+    f"planner.optimizer.{name}" for name in ("network.ttft_bisection", "prices.programs", "prices.least_ttft")
+)
 """What is asked of networks alone; the search is one for all."""
 BASE = ("numpy", "pydantic", "planner.profiles", "planner.scenario", "planner.optimizer")
 COMMANDS = {

@@ -25,12 +25,12 @@ from planner.optimizer.free_routing import free_routing
 from planner.optimizer.goodput import MOST_BUSY
 from planner.optimizer.layout_choice import LAYOUTS_PART, layout_notes, planning_problem
 from planner.optimizer.network.loads import LINK_BUSY
+from planner.optimizer.prices import shadow_prices
 from planner.optimizer.problem import ClassSpec, Problem, requests_by_name
-from planner.optimizer.sensitivity import sweep
+from planner.optimizer.single_route import sweep
 from planner.optimizer.solution import Solution, unit_of
 from planner.optimizer.strategies import searched
 from planner.optimizer.time_limit import TimeLimit, nothing_found, wall_notes
-from planner.optimizer.what_binds import shadow_prices
 from planner.results import Baseline, Bottleneck, Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario, question_notes
 from planner.units import MILLI, number, percent

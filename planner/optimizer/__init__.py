@@ -6,12 +6,12 @@ from planner.loading import on_first_use
 
 if TYPE_CHECKING:
     from planner.optimizer.layout_choice import on_any_layout, planning_problem, posed
+    from planner.optimizer.prices import shadow_prices
     from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
     from planner.optimizer.resolution import resolved
     from planner.optimizer.sized import sized_problem, within
     from planner.optimizer.solution import Solution
     from planner.optimizer.strategies import searched
-    from planner.optimizer.what_binds import shadow_prices
 
 _LAZY = {
     "LinkSpec": "problem",
@@ -23,7 +23,7 @@ _LAZY = {
     "posed": "layout_choice",
     "resolved": "resolution",
     "searched": "strategies",
-    "shadow_prices": "what_binds",
+    "shadow_prices": "prices",
     "sized_problem": "sized",
     "within": "sized",
 }

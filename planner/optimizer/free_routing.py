@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from planner.optimizer.network.request_loads import RequestLoads
 from planner.optimizer.problem import Problem
-from planner.optimizer.sensitivity import most_of_sizes
+from planner.optimizer.single_route import most_of_sizes
 from planner.optimizer.solution import Solution
 from planner.results import FreeRouting
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT

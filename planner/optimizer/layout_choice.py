@@ -62,9 +62,8 @@ def planning_problem(
 
 def _in_use(problem: Problem, solution: Solution) -> dict[str, tuple[str, ...]]:
     """Layouts on which a plan has instances of the pools that may choose."""
-    sizes = [max(one.n_instances[i] for one in solution.operations) for i in range(len(problem.pools))]
     found: dict[str, dict[str, None]] = {}
-    for pool, n in zip(problem.pools, sizes, strict=True):
+    for pool, n in zip(problem.pools, solution.largest_sizes, strict=True):
         if n and pool.layout and pool.key in problem.families:
             found.setdefault(pool.key, {})[pool.layout] = None
     return {key: tuple(layouts) for key, layouts in found.items()}

@@ -15,7 +15,7 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import rent_usd_per_hour
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.single_route import SLO_GAP
-from planner.optimizer.sized import Sizing
+from planner.optimizer.sized import Sizing, full_sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 from planner.work_clock import work_s
 
@@ -101,9 +101,7 @@ def _tried(fleet: FleetUnderSlo, req_per_s: float, threshold: float, best: Least
 
 def floor_s(problem: Problem, req_per_s: float, deadline: float) -> float:
     """A TTFT that no sizes within the limits go below: every pool and port at its own limit at once [s]."""
-    sizes = tuple(pool.max_instances for pool in problem.pools)
-    ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
-    return least_ttft_up_to(problem, Sizing(sizes, ports), req_per_s, deadline)[1].bound_s
+    return least_ttft_up_to(problem, full_sizing(problem), req_per_s, deadline)[1].bound_s
 
 
 def least_ttft_up_to(

@@ -172,9 +172,7 @@ class SearchSettings:
     swapped: tuple[int, ...] = (1, 2)
     """Instances that one instance of another pool may replace."""
 
-    # Shadow prices: `marginal_values`, `integer_near_plan` and `ttft_bottlenecks`
-    price_limit_s: float = 20.0
-    """Time for all linear programs, and again for all integer ones [s]: prices that do not fit in are left out."""
+    # Shadow prices: `prices`
     all_periods_sizes: int = 500
     """Pools times periods up to which a linear program holds all periods, with what use costs in each."""
     price_gap: float = 1e-4

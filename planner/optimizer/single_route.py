@@ -13,6 +13,7 @@ from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.sized import Sizing
 from planner.optimizer.solution import Solution, unit_of
 from planner.optimizer.work import ROUNDING_OF_SUMS
+from planner.results import Sweep
 from planner.ties import first_largest
 
 CAPACITY_GAP, CAPACITY_TARGET = 1e-5, 1e-4
@@ -21,6 +22,9 @@ SLO_GAP, ROUNDING = 1e-3, 1.01
 """and the gap of goodput and of the least TTFT, with its rounding."""
 BUDGET_SLACK = 1e-6
 """Of a budget, the solver's tolerance."""
+N_SWEEP = 241
+MOST_REQ_PER_S = 1e15
+"""A million times the highest demand that a scenario may state: what would allow more limits nothing."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,47 @@ def _best_index(problem: Problem, sizing: Sizing, thresholds: NDArray[np.float64
     limits = rate_limits(problem, sizing, threshold_loads(problem, route, thresholds))
     decode = problem.pools[route.decode].name
     return first_largest(np.min([limit for name, limit in limits.items() if name != decode], axis=0))
+
+
+def most_of_sizes(problem: Problem, sizing: Sizing, solution: RoutedSolution) -> float:
+    """Highest rate of fixed sizes, thresholds chosen for it whatever traffic then costs [req/s].
+
+    Args:
+        problem: a problem with one route.
+        sizing: instances and ports.
+        solution: a plan, whose threshold is kept where nothing else decides.
+    """
+    scenario = problem.scenario.model_copy(update={"objective": "max-throughput", "budget_usd_per_hour": None})
+    problem = replace(problem, scenario=scenario)
+    threshold = best_threshold(problem, sizing, solution.threshold_tokens)
+    return highest_req_per_s(problem, sizing, exact_loads(problem, threshold))
+
+
+def sweep(problem: Problem, solution: RoutedSolution) -> Sweep | None:
+    """The highest rate by threshold at the sizes of a plan; None unless its route has a threshold to choose.
+
+    Args:
+        problem: the question.
+        solution: its plan.
+    """
+    if not problem.has_one_route or not problem.route.is_split:
+        return None
+    mix = problem.classes[0].mix
+    low, high = mix.support
+    grid = np.geomspace(max(low, 1.0), high, N_SWEEP)
+    thresholds = problem.route.held(np.append(grid, np.clip(solution.threshold_tokens, low, high)))
+    loads = threshold_loads(problem, problem.route, thresholds)
+    limits = rate_limits(problem, solution.sizing, loads)
+    return Sweep(
+        threshold_tokens=tuple(thresholds.tolist()),
+        offload_fraction=tuple(loads.long_fraction.tolist()),
+        limits_req_per_s={name: tuple(map(_limiting, limit.tolist())) for name, limit in limits.items()},
+    )
+
+
+def _limiting(req_per_s: float) -> float | None:
+    """A rate that limits a fleet; None where so few prompts pass that the rate of all would be beyond any demand."""
+    return req_per_s if req_per_s <= MOST_REQ_PER_S else None
 
 
 def at_best_threshold(

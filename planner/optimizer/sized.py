@@ -17,6 +17,16 @@ class Sizing:
     n_ports: tuple[tuple[int, ...], ...]
 
 
+def full_sizing(problem: Problem) -> Sizing:
+    """Every pool and port at its own limit.
+
+    Args:
+        problem: the resolved scenario.
+    """
+    ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
+    return Sizing(tuple(pool.max_instances for pool in problem.pools), ports)
+
+
 def is_within_limits(problem: Problem, n_instances: Sequence[int]) -> bool:
     """Whether inventories, the budget for instances alone and the ratio allow sizes, limits of each pool apart.
 

@@ -49,6 +49,11 @@ class Solution:
         """Whether the gap counts as none."""
         return self.gap <= self.target
 
+    @property
+    def largest_sizes(self) -> tuple[int, ...]:
+        """Most instances of every pool in any period, shape (pools,) [count]."""
+        return tuple(map(max, zip(*(one.n_instances for one in self.operations), strict=True)))
+
     def at(self, ratio: float) -> "Solution":
         """The same sizes, ways and thresholds at a part of the demand, in every stream and period alike."""
         n_streams = 1 + max((d.stream for one in self.operations for d in one.decodings), default=0)

@@ -17,9 +17,8 @@ from planner.optimizer.colocated_layouts import as_run
 from planner.optimizer.goodput import best_goodput, capacity_under_slo
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.routes import holds_prompts
-from planner.optimizer.sensitivity import most_of_sizes
 from planner.optimizer.service_times import pool_stack
-from planner.optimizer.single_route import RoutedSolution
+from planner.optimizer.single_route import RoutedSolution, most_of_sizes
 from planner.optimizer.sized import sized_problem
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.profiles.stack import Band, Bands

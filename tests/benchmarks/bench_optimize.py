@@ -52,7 +52,8 @@ def phases() -> None:
     from planner.comparison.baselines import baselines
     from planner.optimizer import planning_problem, searched
     from planner.optimizer.free_routing import free_routing
-    from planner.optimizer.sensitivity import bottlenecks, sweep
+    from planner.optimizer.prices.routed import routed_prices
+    from planner.optimizer.single_route import sweep
     from planner.scenario import read_scenario
 
     print(f"\nin process, warm, median of {N_RUNS}: prfaas-paper")
@@ -68,7 +69,7 @@ def phases() -> None:
         "search": lambda: searched(problem, 60.0),
         "figures (latency, cost)": lambda: Planned(problem, solution).fleet,
         "baselines": lambda: baselines(problem, fleet, 60.0),
-        "bottlenecks": lambda: bottlenecks(problem, routed),
+        "shadow prices": lambda: routed_prices(problem, routed),
         "free_routing": lambda: free_routing(problem, solution, routed.highest_req_per_s),
         "sweep": lambda: sweep(problem, routed),
     }

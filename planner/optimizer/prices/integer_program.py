@@ -1,5 +1,6 @@
 """The integer program near a plan: it confirms shadow prices that linear programs found."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from planner.errors import UndecidedError
@@ -8,7 +9,6 @@ from planner.optimizer.network.cost import use_usd_per_hour
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import ProgramSpec
-from planner.optimizer.network.raised_limits import largest_sizes
 from planner.optimizer.network.refinement import first_cells_of, has_ttft_slo, points_in_cell, segments_around
 from planner.optimizer.network.search import network_search, peak_situations
 from planner.optimizer.problem import Problem, Situation
@@ -45,25 +45,18 @@ class IntegerProgramNearPlan:
         if len(situations) == 1 and not any(spec.ttft_s is not None for spec in problem.classes):
             return _searched(problem, deadline)
         loads = NetworkLoads(problem, gbps=tuple(self._gbps(problem)))
-        points, near_sizes = self._points(loads, situations), dict(enumerate(largest_sizes(problem, self.solution)))
+        points, near_sizes = self._points(loads, situations), dict(enumerate(self.solution.largest_sizes))
         spec = ProgramSpec(loads, situations, points, self._segments(problem), True, near_sizes=near_sizes)
-        try:
+        with suppress(UndecidedError):
             found = build(spec).rows.solved(deadline - work_s(), SETTINGS.price_gap)
-        except UndecidedError:
-            return None
-        if found is None:
-            return None
-        others = self._use_of_others(problem, situations)
-        return found.bound + others, found.objective + others
+            others = self._use_of_others(problem, situations)
+            return None if found is None else (found.bound + others, found.objective + others)
+        return None
 
     def _situations(self, problem: Problem) -> tuple[Situation, ...]:
         """The peak periods, with everything in place and with every loss that is to be survived."""
         peaks = peak_situations(problem)
         return (*peaks, *(Situation(s.period, loss) for s in peaks for loss in problem.losses()))
-
-    def _has_fixed_sizes(self, problem: Problem) -> bool:
-        """Whether every size is fixed."""
-        return all(pool.min_instances == pool.max_instances for pool in problem.pools)
 
     def _use_of_others(self, problem: Problem, situations: tuple[Situation, ...]) -> float:
         """What use costs in periods outside the program, with the plan's flows scaled to the demand [USD/h]."""
@@ -79,7 +72,7 @@ class IntegerProgramNearPlan:
 
     def _gbps(self, problem: Problem) -> list[float]:
         """Bandwidth that transfers count with [Gbps]: of a large port, or of the ports where these are fixed."""
-        if not self._has_fixed_sizes(problem):
+        if not _has_fixed_sizes(problem):
             return [max(tier.capacity_gbps for tier in link.tiers) for link in problem.links]
         return [link.max_gbps() for link in self.base.links]
 
@@ -93,7 +86,7 @@ class IntegerProgramNearPlan:
             own = sorted({flow.threshold_tokens for flow in flows})
             has_slo = any(has_ttft_slo(loads.problem, q) for q in members)
             factors, n_wide = SETTINGS.price_multiples, SETTINGS.price_thresholds
-            if has_slo and not self._has_fixed_sizes(loads.problem):
+            if has_slo and not _has_fixed_sizes(loads.problem):
                 factors, n_wide = SETTINGS.few_price_multiples, SETTINGS.few_price_thresholds
             near = [t * factor for t in own for factor in factors if low < t * factor < high]
             grid = mix_of(loads.problem, members).threshold_grid(n_wide) if len(first) > 1 else ()
@@ -106,18 +99,21 @@ class IntegerProgramNearPlan:
     def _segments(self, problem: Problem) -> dict[int, list[tuple[int, int]]]:
         """Segments of sizes, finer near the plan's; one where a size is fixed."""
         pieces = {}
-        for i, (pool, n) in enumerate(zip(problem.pools, largest_sizes(problem, self.solution), strict=True)):
+        for i, (pool, n) in enumerate(zip(problem.pools, self.solution.largest_sizes, strict=True)):
             most = max(pool.max_instances, 1)
             is_fixed = pool.min_instances == pool.max_instances
             pieces[i] = [(most, most)] if is_fixed else segments_around([(1, most)], min(n, most))
         return pieces
 
 
+def _has_fixed_sizes(problem: Problem) -> bool:
+    return all(pool.min_instances == pool.max_instances for pool in problem.pools)
+
+
 def _searched(problem: Problem, deadline: float) -> tuple[float, float] | None:
     """Bound and objective of a problem that few programs settle, over every threshold; None where none was found."""
-    try:
-        found = network_search(problem, deadline - work_s(), SETTINGS.price_gap)
-    except UndecidedError:
-        return None
     sign = 1 if problem.is_min_cost else -1
-    return None if found is None else (sign * found.bound, sign * found.objective)
+    with suppress(UndecidedError):
+        found = network_search(problem, deadline - work_s(), SETTINGS.price_gap)
+        return None if found is None else (sign * found.bound, sign * found.objective)
+    return None

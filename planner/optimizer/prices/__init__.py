@@ -1,7 +1,7 @@
-"""What one more of every limit is worth: by exact search over thresholds where few routes say all, else by programs."""
+"""Shadow prices: one list of raised limits, valued by closed forms, by programs or by searches for the least TTFT."""
 
+from planner.optimizer.prices.routed import routed_prices
 from planner.optimizer.problem import Problem
-from planner.optimizer.sensitivity import bottlenecks
 from planner.optimizer.solution import Solution
 from planner.results import Bottleneck
 
@@ -18,10 +18,11 @@ def shadow_prices(problem: Problem, solution: Solution, time_limit_s: float) -> 
         time_limit_s: time for all of them [s].
     """
     if solution.routed is not None:
-        return bottlenecks(problem, solution.routed)
-    from planner.optimizer.network.marginal_values import network_bottlenecks
-    from planner.optimizer.network.ttft_bottlenecks import ttft_bottlenecks
-
+        return routed_prices(problem, solution.routed)
     if problem.is_min_ttft:
-        return ttft_bottlenecks(problem, solution, SHARE_OF_TIME * time_limit_s)
-    return network_bottlenecks(problem, solution, SHARE_OF_TIME * time_limit_s)
+        from planner.optimizer.prices.least_ttft import ttft_prices
+
+        return ttft_prices(problem, solution, SHARE_OF_TIME * time_limit_s)
+    from planner.optimizer.prices.programs import program_prices
+
+    return program_prices(problem, solution, SHARE_OF_TIME * time_limit_s)

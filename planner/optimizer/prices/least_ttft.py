@@ -1,20 +1,12 @@
-"""What one more of a limit takes off the least TTFT of a network: its search again, from the attained TTFT on."""
+"""Shadow prices of the least TTFT of a network: its search again with a raised limit, from the attained TTFT on."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
-from typing import NamedTuple
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.fixed_plan import with_pool
-from planner.optimizer.network.raised_limits import (
-    cheapest_instance_usd_per_hour,
-    more_budget,
-    more_inventory,
-    one_more_port,
-)
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.ttft_bisection import GAP, SHORTEST_TTFT_S, with_ttft_slo
+from planner.optimizer.prices.raised_limits import stated_limits
 from planner.optimizer.problem import Problem
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import ANY_PLAN, Solution
@@ -26,16 +18,7 @@ FIRST_STEP = 2 * GAP
 """First part to take off the attained TTFT: smaller gains are within the gap of both."""
 
 
-class _Step(NamedTuple):
-    """A limit raised by one step."""
-
-    constraint: str
-    unit: str
-    n_more: float
-    problem: Problem
-
-
-def ttft_bottlenecks(problem: Problem, found: Solution, limit_s: float) -> tuple[Bottleneck, ...]:
+def ttft_prices(problem: Problem, found: Solution, limit_s: float) -> tuple[Bottleneck, ...]:
     """What one more step of every limit takes off the least TTFT, most first.
 
     Equation:
@@ -58,51 +41,19 @@ def ttft_bottlenecks(problem: Problem, found: Solution, limit_s: float) -> tuple
     deadline, prices = work_s() + limit_s, []
     if found.gap > FIRST_STEP and (own := _lowered_ttft_s(problem, found, deadline)) is not None:
         found = replace(found, objective=own[0], bound=own[1])  # what a second search finds is no gain of a limit
-    for step in _steps(problem, found):
-        again = _lowered_ttft_s(step.problem, found, deadline)
+    for more in stated_limits(problem, found):
+        again = _lowered_ttft_s(more.step, found, deadline)
         if again is not None:
             least_s, most_s = max(found.bound - again[0], 0.0), found.objective - again[1]
             prices.append(
                 Bottleneck(
-                    constraint=step.constraint,
-                    shadow_price=(found.objective - again[0]) / step.n_more,
-                    unit=step.unit,
-                    planned_again=PlannedAgain(n_more=step.n_more, least=least_s, most=most_s),
+                    constraint=more.constraint,
+                    shadow_price=(found.objective - again[0]) / more.step_amount,
+                    unit=more.unit,
+                    planned_again=PlannedAgain(n_more=more.step_amount, least=least_s, most=most_s),
                 )
             )
     return tuple(largest_first(prices, lambda b: b.planned_again.most if b.planned_again else 0.0, SOLVED))
-
-
-def _steps(problem: Problem, found: Solution) -> Iterator[_Step]:
-    """Every limit raised by one step: stated sizes, inventories, ports and the budget."""
-    for i, pool in enumerate(problem.pools):
-        stated = problem.scenario.pools[pool.key]
-        if (
-            pool.key == pool.name
-            and pool.max_instances > 0
-            and (stated.n_instances, stated.max_instances) != ("free", None)
-        ):
-            yield _Step(f"pools.{pool.name}.n_instances", "s per instance", 1.0, _one_more(problem, i))
-    for v, inventory in enumerate(problem.inventories):
-        if inventory.pools:
-            n = min(problem.pools[i].n_accelerators for i in inventory.pools)
-            name = f"sites.{inventory.site}.accelerators.{inventory.hardware}"
-            yield _Step(name, "s per accelerator", n, more_inventory(problem, found, v, n))
-    for j, link in enumerate(problem.links):
-        least = min(range(len(link.tiers)), key=lambda k: link.tiers[k].capacity_gbps)
-        gbps = link.tiers[least].capacity_gbps
-        yield _Step(f"links.{link.name}.capacity_gbps", "s per Gbps", gbps, one_more_port(problem, j, least))
-    budget, usd = problem.scenario.budget_usd_per_hour, cheapest_instance_usd_per_hour(problem, found)
-    if budget is not None and usd:
-        yield _Step("budget_usd_per_hour", "s per USD/h", usd, more_budget(problem, found, budget + usd))
-
-
-def _one_more(problem: Problem, index: int) -> Problem:
-    """The problem with one more instance of a pool whose size, or largest size, the scenario states."""
-    pool = problem.pools[index]
-    is_fixed = problem.scenario.pools[pool.key].n_instances != "free"
-    least = pool.min_instances + is_fixed
-    return with_pool(problem, index, replace(pool, min_instances=least, max_instances=pool.max_instances + 1))
 
 
 def _lowered_ttft_s(problem: Problem, found: Solution, deadline: float) -> tuple[float, float] | None:
