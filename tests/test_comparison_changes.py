@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.comparison.changes import Change, Scale, cents, significant, whole, with_value
+from planner.comparison.changes import Change, Scale, cents, only, significant, whole, with_value
 from tests.builders import small_with
 
 SCALES = {"whole": whole(1), "eights": whole(8), "cents": cents(), "digits": significant()}
@@ -15,7 +15,7 @@ VALUES = st.floats(1.0, 5e4)
 
 def change(scale: Scale, stated: float, is_more: bool, farthest: float) -> Change:
     nothing: Any = None
-    return Change(("key",), "at least", stated, scale, is_more, farthest, nothing, nothing)
+    return Change(("key",), stated, scale, is_more, farthest, nothing, nothing)
 
 
 @given(st.sampled_from([*SCALES]), VALUES, VALUES, st.booleans())
@@ -57,12 +57,16 @@ def test_values_within_a_part_of_what_is_stated_are_counted_and_are_one_at_least
 def test_a_value_is_told_beside_what_is_stated_and_put_in_its_place() -> None:
     stated = small_with({"slo": {"ttft_s": 2.0}})
     nothing: Any = None
-    one = Change(("slo", "ttft_s"), "at least", 2.0, significant(), True, 9.0, nothing, nothing)
+    one = Change(("slo", "ttft_s"), 2.0, significant(), True, 9.0, nothing, nothing)
     i = one.nearest(2.5)
     assert one.told(i) == "slo.ttft_s at least 2.5 (is 2)"
     assert one.option(i) == "--set slo.ttft_s=2.5"
     changed = one.at(stated, i)
     assert changed.slo is not None
     assert changed.slo.ttft_s == 2.5
+    left_out = Change(("routing", "prefill_to_decode"), "1:5", only("free"), False, "free", nothing, nothing)
+    assert left_out.n_values == 1
+    assert left_out.told(1) == 'routing.prefill_to_decode = "free" (is "1:5")'
+    assert left_out.option(1) == "--set routing.prefill_to_decode=free"
     assert with_value({"a": ({"b": 1}, {"b": 2})}, ("a", 1, "b"), 7) == {"a": ({"b": 1}, {"b": 7})}
     assert with_value({"a": (1, 2, 3)}, ("a", 0), 7) == {"a": (7, 2, 3)}

@@ -1,10 +1,11 @@
-"""Limits of a scenario that may be in the way of a plan: each a key, and the values it may have instead, in order."""
+"""Changes of a scenario whose limits are in the way of a plan: a key each, and the values it may have, in order."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from json import dumps
 from math import ceil, floor, gcd, log10
 from shlex import quote
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -14,6 +15,7 @@ from planner.scenario import Pool, Scenario, Slo
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 
+BUDGET: KeyPath = ("budget_usd_per_hour",)
 MANY = LARGEST_POOL - 1
 """Instances that hardly limit a pool; still a limit, as a pool without one is refused where no demand limits it."""
 DEAREST = 1_000.0
@@ -34,13 +36,15 @@ CENTS = 100
 
 @dataclass(frozen=True)
 class Scale:
-    """The values that a key may be given, as numbers that are printed: one after another, upwards."""
+    """The values that a key may be given, as they are printed: one after another, upwards."""
 
-    value: Callable[[int], float]
+    value: Callable[[int], Any]
     above: Callable[[float], int]
     """Number of the least value that is not below another."""
     below: Callable[[float], int]
     """Number of the greatest value that is not above another."""
+    is_single: bool = False
+    """Whether there is one value, which leaves a limit out."""
 
 
 def whole(step: int) -> Scale:
@@ -80,17 +84,25 @@ def cents() -> Scale:
     return Scale(lambda i: i / CENTS, lambda x: ceil(CENTS * x - 1e-6), lambda x: floor(CENTS * x + 1e-6))
 
 
+def only(value: object) -> Scale:
+    """One value, which leaves a limit out.
+
+    >>> only("free").value(1)
+    'free'
+    """
+    return Scale(lambda _: value, lambda _: 1, lambda _: 0, is_single=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Change:
     """A key of a scenario with the values it may have instead of what is stated, the nearest first."""
 
     key: KeyPath
-    sign: Literal["=", "at least", "at most"]
-    stated: float
+    stated: Any
     scale: Scale
     is_more: bool
     """Whether it is more of it that would help."""
-    farthest: float
+    farthest: Any
     """A value beyond which none is of use."""
     lifted: Callable[[Scenario], Scenario]
     """A scenario in which it is no limit,"""
@@ -102,7 +114,12 @@ class Change:
         """Values up to the farthest."""
         return abs(self._number(self.farthest) - self._first)
 
-    def value(self, i: int) -> float:
+    @property
+    def is_stock(self) -> bool:
+        """Whether it is about accelerators of a site, or instances of a pool."""
+        return self.key[0] in ("sites", "pools")
+
+    def value(self, i: int) -> Any:
         """The i-th value; number 0 is what is stated, or lies just beside it where that is none of them."""
         return self.scale.value(self._first + (i if self.is_more else -i))
 
@@ -122,11 +139,14 @@ class Change:
 
     def told(self, i: int) -> str:
         """As a way out."""
-        return f"{dotted(self.key)} {self.sign} {self.value(i):.12g} (is {self.stated:.12g})"
+        sign = "=" if self.is_stock or self.scale.is_single else "at least" if self.is_more else "at most"
+        return f"{dotted(self.key)} {sign} {_written(self.value(i))} (is {_written(self.stated)})"
 
     def option(self, i: int) -> str:
         """As an option of a command line."""
-        return set_option(self.key, f"{self.value(i):.12g}")
+        value = self.value(i)
+        text = value if isinstance(value, str) else _written(value)
+        return f"--set {quote(f'{dotted(self.key)}={text}')}"
 
     @property
     def _first(self) -> int:
@@ -134,6 +154,15 @@ class Change:
 
     def _number(self, value: float) -> int:
         return self.scale.above(value) if self.is_more else self.scale.below(value)
+
+
+def _written(value: Any) -> str:
+    """A value as a scenario states it.
+
+    >>> _written(2.5), _written("1:5"), _written(("link", "site")), _written([])
+    ('2.5', '"1:5"', '["link", "site"]', '[]')
+    """
+    return f"{value:.12g}" if isinstance(value, int | float) else dumps(value)
 
 
 def with_value(record: Any, key: KeyPath, value: object) -> Any:
@@ -147,23 +176,30 @@ def with_value(record: Any, key: KeyPath, value: object) -> Any:
     return {**record, head: with_value(record[head], rest, value) if rest else value}
 
 
-def set_option(key: KeyPath, value: str) -> str:
-    """An option that sets a key of a scenario, as it is typed.
+def changes_of(scenario: Scenario) -> Iterator[Change]:
+    """Every change that may let a scenario without a plan have one, in the order of the answer.
 
-    >>> set_option(("links", "wan", "tiers", 0, "max_ports"), "4")
-    "--set 'links.wan.tiers[0].max_ports=4'"
+    Args:
+        scenario: the question.
     """
-    return f"--set {quote(f'{dotted(key)}={value}')}"
+    yield from _less_demand(scenario)
+    yield from _more_budget(scenario)
+    yield from _laxer_promises(scenario)
+    yield from _wider_links(scenario)
+    yield from _more_stock(scenario)
+    yield from _left_out(scenario)
 
 
-def less_demand(scenario: Scenario) -> Iterator[Change]:
+def _less_demand(scenario: Scenario) -> Iterator[Change]:
     """A lower demand, where one is to be served."""
     demand = scenario.demand_req_per_s
     if demand is not None and scenario.objective != "max-throughput":
-        free = _fastest
         share, least = demand / mean_req_per_s(scenario), LEAST * demand
-        key, used = ("demand_req_per_s",), lambda fleet: max(share * fleet.throughput_req_per_s, least)
-        yield _change(scenario, key, "at most", significant(), least, free, used)
+
+        def used(fleet: Fleet) -> float:
+            return max(share * fleet.throughput_req_per_s, least)
+
+        yield _change(scenario, ("demand_req_per_s",), significant(), least, used, lifted=_fastest)
 
 
 def _fastest(scenario: Scenario) -> Scenario:
@@ -190,50 +226,41 @@ def mean_req_per_s(scenario: Scenario) -> float:
     return served / sum(hours for _, hours in spans)
 
 
-def more_budget(scenario: Scenario) -> Iterator[Change]:
+def _more_budget(scenario: Scenario) -> Iterator[Change]:
     """A larger budget."""
     if scenario.budget_usd_per_hour is not None:
-        key: KeyPath = ("budget_usd_per_hour",)
         most = DEAREST * scenario.budget_usd_per_hour
-        yield _change(scenario, key, "at least", cents(), most, _with(key, most), _bill)
+        yield _change(scenario, BUDGET, cents(), most, lambda fleet: fleet.cost.usd_per_hour or 0.0)
 
 
-def _bill(fleet: Fleet) -> float:
-    return fleet.cost.usd_per_hour or 0.0
-
-
-def laxer_promises(scenario: Scenario) -> Iterator[Change]:
+def _laxer_promises(scenario: Scenario) -> Iterator[Change]:
     """A longer TTFT, fewer requests that keep it, or a longer time per token, of every promise of its own."""
     keys: list[KeyPath] = [("slo",), *(("classes", name, "slo") for name in scenario.classes)]
     for key in keys:
         slo = scenario.slo if len(key) == 1 else scenario.classes[str(key[1])].slo
         for field in ("ttft_s", "tpot_ms"):
             if slo is not None and (limit := getattr(slo, field)) is not None:
-                at, most = (*key, field), LONGEST * limit
-                yield _change(scenario, at, "at least", significant(), most, _with(at, most), _always(most))
+                yield _change(scenario, (*key, field), significant(), LONGEST * limit)
         if slo is not None and slo.ttft_s is not None and slo.ttft_percentile > LEAST_PERCENTILE:
-            at, least = (*key, "ttft_percentile"), LEAST_PERCENTILE
-            yield _change(scenario, at, "at most", whole(1), least, _with(at, least), _always(least))
+            yield _change(scenario, (*key, "ttft_percentile"), whole(1), LEAST_PERCENTILE)
 
 
-def wider_links(scenario: Scenario) -> Iterator[Change]:
+def _wider_links(scenario: Scenario) -> Iterator[Change]:
     """More bandwidth of every link, and where its ports are chosen, larger ones or more of them."""
     for name, link in scenario.links.items():
         if link.capacity_gbps != "free" and not link.tiers:  # else its ports may be chosen, which is left to say
             yield _wider(scenario, ("links", name), name, link.capacity_gbps)
         for i, tier in enumerate(link.tiers if link.capacity_gbps == "free" else ()):
-            ports: KeyPath = ("links", name, "tiers", i, "max_ports")
+            key: KeyPath = ("links", name, "tiers", i)
             if tier.max_ports < MOST_PORTS:
-                free, used = _with(ports, MOST_PORTS), _link_use(name, _ports_of(i))
-                yield _change(scenario, ports, "at least", whole(1), MOST_PORTS, free, used)
-            yield _wider(scenario, ports[:-1], name, tier.capacity_gbps, tier.max_ports)
+                yield _change(scenario, (*key, "max_ports"), whole(1), MOST_PORTS, _link_use(name, _ports_of(i)))
+            yield _wider(scenario, key, name, tier.capacity_gbps, tier.max_ports)
 
 
 def _wider(scenario: Scenario, key: KeyPath, link: str, stated_gbps: float, n_ports: int = 1) -> Change:
     """More bandwidth of a link, or of each of its ports of one size."""
-    wide, most = (*key, "capacity_gbps"), WIDEST * stated_gbps
     used = _link_use(link, lambda one: one.mean_gbps / n_ports)
-    return _change(scenario, wide, "at least", significant(), most, _with(wide, most), used)
+    return _change(scenario, (*key, "capacity_gbps"), significant(), WIDEST * stated_gbps, used)
 
 
 def _ports_of(tier: int) -> Callable[[LinkPlan], float]:
@@ -245,28 +272,20 @@ def _link_use(link: str, of: Callable[[LinkPlan], float]) -> Callable[[Fleet], f
     return lambda fleet: sum(of(one) for one in fleet.links if one.name == link)
 
 
-def more_stock(scenario: Scenario) -> Iterator[Change]:
+def _more_stock(scenario: Scenario) -> Iterator[Change]:
     """More accelerators of a kind at a site, and more instances of a pool."""
-    for name, site in scenario.sites.items():
-        for kind in site.accelerators:
-            drawing = _drawing(scenario, name, kind)
-            if drawing:
-                key = ("sites", name, "accelerators", kind)
-                step = gcd(*(pool.accelerators_per_instance for pool in drawing.values()))
-                free, used = _with(key, MANY * step), _accelerators_of(drawing)
-                yield _change(scenario, key, "=", whole(step), MANY * step, free, used)
+    for site, kind in ((name, kind) for name, at in scenario.sites.items() for kind in at.accelerators):
+        hardware = scenario.hardware_named(kind).name
+        drawing = {
+            name: pool.accelerators_per_instance
+            for name, pool in scenario.pools.items()
+            if pool.site == site and scenario.hardware_of(pool).name == hardware
+        }
+        if drawing:
+            key, step = ("sites", site, "accelerators", kind), gcd(*drawing.values())
+            yield _change(scenario, key, whole(step), MANY * step, _accelerators_of(drawing))
     for name, pool in scenario.pools.items():
         yield from _other_sizes(scenario, name, pool)
-
-
-def _drawing(scenario: Scenario, site: str, kind: str) -> dict[str, Pool]:
-    """Pools of a site on a kind of accelerators."""
-    hardware = scenario.hardware_named(kind).name
-    return {
-        name: pool
-        for name, pool in scenario.pools.items()
-        if pool.site == site and scenario.hardware_of(pool).name == hardware
-    }
 
 
 def _other_sizes(scenario: Scenario, name: str, pool: Pool) -> Iterator[Change]:
@@ -274,13 +293,13 @@ def _other_sizes(scenario: Scenario, name: str, pool: Pool) -> Iterator[Change]:
 
     def of(field: str, farthest: int, **free: object) -> Change:
         lifted = _with(("pools", name), pool.model_copy(update=free))
-        return _change(scenario, ("pools", name, field), "=", whole(1), farthest, lifted, _instances_of(name))
+        return _change(scenario, ("pools", name, field), whole(1), farthest, _instances_of(name), lifted)
 
-    if pool.n_instances != "free":
-        n: dict[str, object] = {"n_instances": "free"}
-        yield of("n_instances", MANY, **n, min_instances=pool.n_instances, max_instances=MANY)
-        if pool.n_instances > 0:
-            yield of("n_instances", 0, **n, min_instances=0, max_instances=pool.n_instances)
+    n = pool.n_instances
+    if n != "free":
+        yield of("n_instances", MANY, n_instances="free", min_instances=n, max_instances=MANY)
+        if n > 0:
+            yield of("n_instances", 0, n_instances="free", min_instances=0, max_instances=n)
         return
     if pool.max_instances is not None:
         yield of("max_instances", MANY, max_instances=MANY)
@@ -288,35 +307,44 @@ def _other_sizes(scenario: Scenario, name: str, pool: Pool) -> Iterator[Change]:
         yield of("min_instances", 0, min_instances=0)
 
 
+def _left_out(scenario: Scenario) -> Iterator[Change]:
+    """What is asked for that can be left out: a ratio, losses to survive, a bandwidth where there are ports to buy."""
+    keys: list[tuple[KeyPath, object]] = []
+    if scenario.routing.prefill_to_decode != "free":
+        keys.append((("routing", "prefill_to_decode"), "free"))
+    if scenario.spare.survive:
+        keys.append((("spare", "survive"), []))
+    for name, link in scenario.links.items():
+        if link.capacity_gbps != "free" and link.tiers:
+            keys.append((("links", name, "capacity_gbps"), "free"))
+    yield from (_change(scenario, key, only(value), value) for key, value in keys)
+
+
 def _instances_of(name: str) -> Callable[[Fleet], float]:
     """Instances of a pool in all its layouts."""
     return lambda fleet: sum(p.n_instances for p in fleet.pools if p.name == name or p.name.startswith(f"{name} "))
 
 
-def _accelerators_of(pools: dict[str, Pool]) -> Callable[[Fleet], float]:
-    return lambda fleet: sum(
-        _instances_of(name)(fleet) * pool.accelerators_per_instance for name, pool in pools.items()
-    )
+def _accelerators_of(per_instance: Mapping[str, int]) -> Callable[[Fleet], float]:
+    """Accelerators of pools, by their name."""
+    return lambda fleet: sum(_instances_of(name)(fleet) * n for name, n in per_instance.items())
 
 
 def _with(key: KeyPath, value: object) -> Callable[[Scenario], Scenario]:
     return lambda scenario: with_value(scenario, key, value)
 
 
-def _always(value: float) -> Callable[[Fleet], float]:
-    return lambda _: value
-
-
 def _change(
     scenario: Scenario,
     key: KeyPath,
-    sign: Literal["=", "at least", "at most"],
     scale: Scale,
-    farthest: float,
-    lifted: Callable[[Scenario], Scenario],
-    used: Callable[[Fleet], float],
+    farthest: Any,
+    used: Callable[[Fleet], float] | None = None,
+    lifted: Callable[[Scenario], Scenario] | None = None,
 ) -> Change:
+    """A change of what is stated; without more said of it, the farthest value is no limit, and all of it is used."""
     stated: Any = scenario
     for part in key:
         stated = getattr(stated, str(part)) if isinstance(stated, BaseModel) else stated[part]
-    return Change(key, sign, stated, scale, farthest > stated, farthest, lifted, used)
+    is_more = isinstance(farthest, int | float) and farthest > stated
+    return Change(key, stated, scale, is_more, farthest, lifted or _with(key, farthest), used or (lambda _: farthest))

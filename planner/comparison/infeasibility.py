@@ -1,24 +1,17 @@
 """No plan exists: which limits are in the way, and the least change of each that a plan was found, and run, with."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from planner.comparison.changes import (
-    Change,
-    laxer_promises,
-    less_demand,
-    more_budget,
-    more_stock,
-    set_option,
-    wider_links,
-)
+from planner.comparison.changes import BUDGET, Change, changes_of
 from planner.comparison.planned import Classes, Planned, planned
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.scenario import Scenario
 from planner.schema import dotted
-from planner.toml_lines import KeyPath
 from planner.units import number
 from planner.work_clock import work_s
 
@@ -37,6 +30,8 @@ FURTHER = 0.02
 ROUGH = 0.01
 """Part of a value to which the least of it is found by the latency model, where runs decide."""
 TIME_UP = "in the time"
+RAN = {None: "; predicted, not run", True: "; kept when run"}
+"""What was found out of a promise, behind a change."""
 
 
 class Trial(NamedTuple):
@@ -77,7 +72,7 @@ class Relaxation(NamedTuple):
         return " ".join(change.option(i) for change, i in self.values.items())
 
     @property
-    def stated(self) -> dict[str, float]:
+    def stated(self) -> dict[str, Any]:
         """The values by key, as they are printed."""
         return {dotted(change.key): change.value(i) for change, i in self.values.items()}
 
@@ -95,8 +90,6 @@ class _Asked:
     unkept: list[str] = field(default_factory=list)
     """What is planned, and not kept when it is run."""
     n_plans: int = 0
-    why: str = ""
-    """Why the last question was not answered."""
 
     def plan(self, scenario: Scenario, share: float = 1.0, is_any: bool = True) -> Planned | None:
         """A plan; None where there is none. Raises UndecidedError where that was not found out."""
@@ -114,13 +107,11 @@ class _Asked:
             is_late = isinstance(error, UndecidedError) and work_s() > self.deadline - (1 - share) * left
             raise UndecidedError(TIME_UP if is_late else _reason(error)) from None
 
-    def does(self, scenario: Scenario, share: float = 1.0) -> bool | None:
-        """Whether a scenario has a plan; None where that was not found out."""
-        try:
-            return self.plan(scenario, share) is not None
-        except UndecidedError as error:
-            self.why = str(error)
-            return None
+    def any_plan(self, scenario: Scenario) -> Planned | None:
+        """A plan, if one is found in half of the time that is left."""
+        with suppress(UndecidedError):
+            return self.plan(scenario, 0.5)
+        return None
 
     def trial(self, scenario: Scenario, is_thorough: bool = False) -> Trial:
         """A scenario run, where it promises anything. Raises UndecidedError where nothing came of it."""
@@ -158,25 +149,30 @@ def infeasible(
         plan was found with a little less of it; where less was not ruled out, or not kept, that is said.
     """
     deadline = work_s() + TIME_SHARE * time_limit_s if trials is None else trials.deadline
-    asked = _Asked(scenario, classes, deadline, trials)
-    ways = [*_single(asked)]
-    several = "" if ways else _together(_numbers(scenario), replace(asked, n_plans=0))
-    text = f"{scenario.name}: infeasible: {_question(scenario)}."
+    asked, changes = _Asked(scenario, classes, deadline, trials), [*changes_of(scenario)]
+    ways, several = [*_alone(changes, asked)], ""
+    if not ways:  # the budget is the last to be lowered: it follows from what else is needed
+        several = _together(sorted(changes, key=lambda change: change.key == BUDGET), replace(asked, n_plans=0))
+    text = "\n".join(_lines(asked, ways, several))
+    return InfeasibleError(text, [*ways, *filter(None, [several])])
+
+
+def _lines(asked: _Asked, ways: Sequence[str], several: str) -> Iterator[str]:
+    """What was asked, what would do, and what was not found out."""
+    yield f"{asked.scenario.name}: infeasible: {_question(asked.scenario)}."
     if ways:
-        text += "\nAny one of these would do:" + "".join(f"\n  - {way}" for way in ways)
+        yield "\n  - ".join(["Any one of these would do:", *ways])
     elif several:
         alone = "was found that can" if asked.unknown else "can"
-        text += f"\nNo single limit {alone} be relaxed to help; together these would do:\n  - {several}"
-    elif asked.unknown or asked.unkept:
-        text += "\nNo single limit was found that can be relaxed to help."
+        yield f"No single limit {alone} be relaxed to help; together these would do:\n  - {several}"
     else:
-        text += "\nNo single limit can be relaxed to help."
+        found = "was found that can" if asked.unknown or asked.unkept else "can"
+        yield f"No single limit {found} be relaxed to help."
     if asked.unkept:
-        text += f"\nPlanned, but not kept when it was run: {'; '.join(asked.unkept)}."
+        yield f"Planned, but not kept when it was run: {'; '.join(asked.unkept)}."
     for why in dict.fromkeys(asked.unknown.values()):
         names = ", ".join(name for name, its in asked.unknown.items() if its == why)
-        text += f"\nNot found out {why}: whether a change of {names} would do."
-    return InfeasibleError(text, [*ways, *filter(None, [several])])
+        yield f"Not found out {why}: whether a change of {names} would do."
 
 
 def _question(scenario: Scenario) -> str:
@@ -189,72 +185,16 @@ def _question(scenario: Scenario) -> str:
     return f"no fleet within the limits {does} {served}{within or (' as promised' if promised else '')}"
 
 
-def _numbers(scenario: Scenario) -> list[Change]:
-    return [
-        *laxer_promises(scenario),
-        *wider_links(scenario),
-        *more_stock(scenario),
-        *more_budget(scenario),
-    ]
-
-
-def _single(asked: _Asked) -> Iterator[str]:
+def _alone(changes: Sequence[Change], asked: _Asked) -> Iterator[str]:
     """Every change that does alone; of accelerators and instances also several together, where none does alone."""
-    scenario = asked.scenario
-    stock = [*more_stock(scenario)]
-    others = [*less_demand(scenario), *more_budget(scenario), *laxer_promises(scenario), *wider_links(scenario)]
-    plain = [*_dropped(scenario)]
-    n_left, is_short = len(others) + len(plain) + len(stock), True
-    for change in (*others, *stock):
-        found = _least(change, asked.part(n_left))
-        n_left -= 1
+    stock, is_short = [change for change in changes if change.is_stock], True
+    for i, change in enumerate(changes):
+        found = _least(change, asked.part(len(changes) - i))
         if found:
-            is_short &= change not in stock
+            is_short &= not change.is_stock
             yield found
-    for key, was, value in plain:
-        found = _left_out(key, was, value, asked.part(n_left))
-        n_left -= 1
-        if found:
-            yield found
-    if is_short and len(stock) > 1 and scenario.demand_req_per_s is not None:
+    if is_short and len(stock) > 1 and asked.scenario.demand_req_per_s is not None:
         yield from filter(None, [_together(stock, asked.part(1))])
-
-
-def _dropped(scenario: Scenario) -> Iterator[tuple[KeyPath, str, object]]:
-    """What a scenario asks for that can be left out: a key, what it says, and what it may say instead."""
-    ratio, survive = scenario.routing.prefill_to_decode, scenario.spare.survive
-    if ratio != "free":
-        yield ("routing", "prefill_to_decode"), f'"{ratio}"', "free"
-    if survive:
-        yield ("spare", "survive"), f"{list(survive)}".replace("'", '"'), []
-    for name, link in scenario.links.items():
-        if link.capacity_gbps != "free" and link.tiers:
-            yield ("links", name, "capacity_gbps"), f"{link.capacity_gbps:.12g}", "free"
-
-
-def _left_out(key: KeyPath, was: str, value: object, asked: _Asked) -> str:
-    """A key that is left out as a way out; empty where it is none."""
-    changed = asked.scenario.varied({dotted(key): value})
-    new = f'"{value}"' if isinstance(value, str) else f"{value}"
-    told = f"{dotted(key)} = {new} (is {was})"
-    try:
-        if asked.plan(changed) is None:
-            return ""
-        tried = asked.trial(changed, is_thorough=True)
-    except UndecidedError as error:
-        asked.unknown[dotted(key)] = str(error)
-        return ""
-    if tried.is_kept is False:
-        asked.unkept.append(told)
-        return ""
-    return f"{told}{_of_run(changed, tried)}: {set_option(key, str(value))}"
-
-
-def _of_run(scenario: Scenario, tried: Trial) -> str:
-    """What was found out of a promise, as words behind a change."""
-    if not _promises(scenario):
-        return ""
-    return "; predicted, not run" if tried.is_kept is None else "; kept when run"
 
 
 def _reason(error: Exception) -> str:
@@ -270,15 +210,14 @@ def _promises(scenario: Scenario) -> bool:
 
 def _least(change: Change, asked: _Asked) -> str:
     """A change with the least that does, as a way out; empty where none was found."""
-    name = dotted(change.key)
+    name, question, is_single = dotted(change.key), change.lifted(asked.scenario), change.n_values == 1
     try:
-        question = change.lifted(asked.scenario)
-        lifted = asked.plan(question, 0.5, is_any=question.objective == asked.scenario.objective)
+        lifted = asked.plan(question, 1.0 if is_single else 0.5, question.objective == asked.scenario.objective)
     except UndecidedError as error:
         asked.unknown[name] = str(error)
         return ""
-    if lifted is None:
-        return ""
+    if lifted is None or is_single:
+        return "" if lifted is None else _run(Relaxation({change: 1}), asked)
     first = min(change.nearest(change.used(lifted.fleet)), change.n_values)
     least, unclear = _tried(asked.scenario, change, first, change.n_values, asked)
     if least is None:
@@ -294,23 +233,22 @@ def _run(way: Relaxation, asked: _Asked) -> str:
     not kept and what is, middle ones are run too.
     """
     unkept: Relaxation | None = None
-    tried, is_last = _ran(way, asked), False
-    for n in range(1, MOST_RUNS):
-        if tried is None or tried.is_kept is not False or is_last:
-            break
-        values = {change: _further(change, i, tried.over, n - 1) for change, i in way.values.items()}
-        is_last = n == MOST_RUNS - 1 or values == way.values
-        unkept, way = way, Relaxation(values)
+    for n in range(MOST_RUNS):
+        is_last = n == MOST_RUNS - 1 or all(i >= change.n_values for change, i in way.values.items())
         tried = _ran(way, asked, is_thorough=is_last)
-    if tried is None:
-        return ""
-    if tried.is_kept is False:
-        asked.unkept.append(way.told)
-        return ""
+        if tried is None:
+            return ""
+        is_kept = tried.is_kept
+        if is_kept is not False:
+            break
+        if is_last:
+            asked.unkept.append(way.told)
+            return ""
+        further = {change: _further(change, i, tried.over, n) for change, i in way.values.items()}
+        unkept, way = way, Relaxation(further)
+    ran = RAN[is_kept] if _promises(asked.scenario) else ""
     if unkept is not None:
         way, unkept = _nearer(unkept, way, asked)
-    ran = _of_run(asked.scenario, tried)
-    if unkept is not None:
         ran += f" ({', '.join(f'{c.value(i):.12g}' for c, i in unkept.values.items())} as first planned was not)"
     less = f"; less was not ruled out {way.unclear}" if way.unclear else ""
     return f"{way.told}{ran}{less}: {way.options}"
@@ -349,19 +287,19 @@ def _further(change: Change, i: int, over: float, n: int) -> int:
 
 def _tried(scenario: Scenario, change: Change, first: int, most: int, asked: _Asked) -> tuple[int | None, str]:
     """The least number of a change that was found to do, and why less, or any, was not ruled out."""
-    answers: dict[int, bool | None] = {}
     reasons: dict[int, str] = {}
 
+    @cache
     def does(i: int) -> bool:
-        if i not in answers:
-            answers[i] = asked.does(change.at(scenario, i), 0.5)
-            reasons[i] = asked.why
-        return bool(answers[i])
+        try:
+            return asked.plan(change.at(scenario, i), 0.5) is not None
+        except UndecidedError as error:
+            reasons[i] = str(error)
+            return False
 
     is_rough = asked.trials is not None and _promises(scenario)
     least = _least_number(does, first, most, change.n_within(ROUGH) if is_rough else 1)
-    why = (reasons[i] for i, known in answers.items() if known is None and (least is None or i < least))
-    return least, next(why, "")
+    return least, next((why for i, why in reasons.items() if least is None or i < least), "")
 
 
 def _least_number(does: Callable[[int], bool], first: int, most: int, apart: int = 1) -> int | None:
@@ -398,37 +336,27 @@ def _least_number(does: Callable[[int], bool], first: int, most: int, apart: int
 
 
 def _together(changes: Sequence[Change], asked: _Asked) -> str:
-    """Changes that do together as one way out; empty where even all of them do not."""
-    way = _several(asked.scenario, changes, asked)
-    return "" if way is None else _run(way, asked)
-
-
-def _several(scenario: Scenario, changes: Sequence[Change], asked: _Asked) -> Relaxation | None:
-    """Changes that do together, each the least beside the others; None where even all of them do not."""
+    """Changes that do together as one way out, each the least beside the others; empty where even all do not."""
+    scenario = lifted = asked.scenario
     more = [change for change in changes if change.is_more]
-    lifted = scenario
     for change in more:
         lifted = change.lifted(lifted)
-    try:
-        found = asked.plan(lifted, 0.5)
-    except UndecidedError:
-        found = None
-    if found is None:
-        return None
+    if (found := asked.any_plan(lifted)) is None:
+        return ""
     needed = {c: c.nearest(c.used(found.fleet)) for c in more if c.used(found.fleet) > c.stated}
-    if not asked.does(_changed(scenario, needed), 0.5):
-        return None
+    if asked.any_plan(_changed(scenario, needed)) is None:
+        return ""
     unclear = ""
     for change in [*needed] * 2:  # less of one may leave room for less of those before it
         if change not in needed:
             continue
         others = _changed(scenario, {c: i for c, i in needed.items() if c is not change})
-        if asked.does(others, 0.5):
+        if asked.any_plan(others) is not None:
             del needed[change]
             continue
         least, why = _tried(others, change, needed[change], needed[change], asked)
         needed[change], unclear = least or needed[change], unclear or why
-    return Relaxation(needed, unclear)
+    return _run(Relaxation(needed, unclear), asked)
 
 
 def _changed(scenario: Scenario, values: Mapping[Change, int]) -> Scenario:
