@@ -2,117 +2,94 @@
 
 from collections.abc import Sequence
 
-from planner.comparison.baselines import Compared
 from planner.comparison.margins import (
     ALTERNATIVES,
     HOMOGENEOUS,
     WORTHWHILE,
+    Comparison,
     figures,
     is_cheaper_for_the_demand,
-    margin_key,
     margins,
     signed,
     strongest,
     ttft_s,
 )
-from planner.comparison.recommendation import Possible, rivals, serving_of
-from planner.results import Baseline, Fleet
-from planner.scenario import Scenario
-from planner.ties import largest, largest_first
+from planner.comparison.recommendation import rivals, serving_of
+from planner.results import Baseline
+from planner.ties import largest
 from planner.units import number, percent
 
-Opponent = tuple[str, Baseline | None]
-"""What a verdict says, and the fleet that it rests on."""
 
-
-def cross_site(
-    scenario: Scenario, plan: Fleet, gap: float, compared: Compared, kinds: Possible, cheaper: Sequence[Baseline]
-) -> Opponent:
-    """What is said of prefill in another site, where there is one.
+def cross_site(comparison: Comparison) -> tuple[str, Baseline | None]:
+    """What is said of prefill in another site, where there is one, and the fleet that it rests on.
 
     Args:
-        scenario: the question.
-        plan: the planned fleet.
-        gap: relative distance of its objective to its bound.
-        compared: what it is compared with.
-        kinds: of serving that may be recommended.
-        cheaper: fleets that serve a stated demand for less than the plan, the cheapest first.
+        comparison: the plan and what it is compared with.
     """
-    if cheaper:
-        return _no(_for_the_demand(scenario, plan, cheaper[0])), cheaper[0]
-    if serving_of(plan) != "separate-sites":
-        return _sends_nothing(scenario, plan, gap, kinds), None
-    others = [o for o in rivals(scenario, plan, compared) if serving_of(o) != "separate-sites"]
+    kinds = comparison.kinds
+    if comparison.cheaper:
+        return _no(_for_the_demand(comparison, comparison.cheaper[0])), comparison.cheaper[0]
+    if serving_of(comparison.plan) != "separate-sites":
+        return _sends_nothing(comparison), None
+    others = [o for o in rivals(comparison) if serving_of(o) != "separate-sites"]
     can_be_had = [o for o in others if not o.beyond_stock]
     if not can_be_had:
-        return _without_opponent(scenario, plan, compared, kinds, others), None
-    best = strongest(scenario, plan, gap, can_be_had, is_open="separate-sites" in kinds and len(kinds) > 1)
-    said = figures(scenario, plan, best)
-    margin, low, high = margins(scenario, plan, gap, best)
+        return _without_opponent(comparison, others), None
+    best = strongest(comparison, can_be_had, is_open="separate-sites" in kinds and len(kinds) > 1)
+    said = figures(comparison, best)
+    margin, low, high = margins(comparison, best)
     if kinds == {"separate-sites"}:
-        why = f"({signed(scenario, margin)}){_lifted(plan, compared)}.{_stock(scenario, plan, others)}"
+        why = f"({signed(comparison.scenario, margin)}){_lifted(comparison)}.{_stock(comparison, others)}"
         return f"Cross-site prefill {said} {why}", best
     if "separate-sites" not in kinds:
         is_worse = high < -WORTHWHILE
         return _no(f"it {said}") if is_worse else f"Cross-site prefill is as good here, and no better: it {said}.", best
-    unknown = sorted(compared.unknown & set(ALTERNATIVES))
+    unknown = sorted(comparison.unknown & set(ALTERNATIVES))
     why = f"but what {' and '.join(unknown)} would do is not known, for the reason in the notes"
     if low <= WORTHWHILE or not unknown:
         why = "which is as good within what is known of the two"
     return f"Not decided: cross-site prefill {said}, {why}.", best
 
 
-def _without_opponent(
-    scenario: Scenario, plan: Fleet, compared: Compared, kinds: Possible, beyond: Sequence[Baseline]
-) -> str:
+def _without_opponent(comparison: Comparison, beyond: Sequence[Baseline]) -> str:
     """What is said where no fleet that can be had does without another site, or none is known."""
-    if compared.unknown & set(ALTERNATIVES):
+    if comparison.unknown & set(ALTERNATIVES):
         return "Not decided: what sites on their own serve is not known, for the reason in the notes."
-    if kinds != {"separate-sites"}:
+    if comparison.kinds != {"separate-sites"}:
         what = "no fleet without another site could be planned with the service times at hand"
         return f"Not decided: {what}, so a gain is not shown."
+    scenario, rate = comparison.scenario, number(comparison.plan.throughput_req_per_s)
     promised = any(slo is not None and slo.ttft_s for slo in map(scenario.slo_of, scenario.workloads))
-    what = f"Cross-site prefill serves {number(plan.throughput_req_per_s)} req/s{' as promised' if promised else ''}"
+    what = f"Cross-site prefill serves {rate} req/s{' as promised' if promised else ''}"
     alone = "which no fleet does that can be had at the decoding sites alone"
-    return f"{what}, {alone}.{_stock(scenario, plan, beyond)}"
+    return f"{what}, {alone}.{_stock(comparison, beyond)}"
 
 
-def cheaper_for_the_demand(scenario: Scenario, plan: Fleet, compared: Compared) -> list[Baseline]:
-    """Fleets without another site that can be had and serve a stated demand for less than the plan, the cheapest first.
-
-    Args:
-        scenario: the question.
-        plan: the planned fleet.
-        compared: what it is compared with.
-    """
-    can_be_had = (o for o in rivals(scenario, plan, compared) if not o.beyond_stock)
-    at_home = (o for o in can_be_had if serving_of(o) != "separate-sites")
-    enough = [o for o in at_home if is_cheaper_for_the_demand(scenario, plan, o)]
-    return largest_first(enough, lambda o: -(o.cost.usd_per_hour or 0.0))
-
-
-def _sends_nothing(scenario: Scenario, plan: Fleet, gap: float, kinds: Possible) -> str:
+def _sends_nothing(comparison: Comparison) -> str:
     """What is said of a plan at home."""
-    if "separate-sites" in kinds:
+    if "separate-sites" in comparison.kinds:
         what = "the best plan that was found sends nothing to another site, and one may be up to"
-        return f"Not decided: {what} {percent(gap)} better."
-    return _no(f"the best plan sends nothing to another site{_alone(scenario, plan)}")
+        return f"Not decided: {what} {percent(comparison.gap)} better."
+    return _no(f"the best plan sends nothing to another site{_alone(comparison)}")
 
 
-def _for_the_demand(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
+def _for_the_demand(comparison: Comparison, other: Baseline) -> str:
+    plan = comparison.plan
     bills = f"{number(other.cost.usd_per_hour, 4)} USD/h by {other.title}, against {number(plan.cost.usd_per_hour, 4)}"
     most = f"the plan serves {number(plan.most_req_per_s)} and that fleet {number(other.most_req_per_s)}"
-    return f"the stated {number(scenario.demand_req_per_s)} req/s are served for {bills}; at most, {most}"
+    demand = number(comparison.scenario.demand_req_per_s)
+    return f"the stated {demand} req/s are served for {bills}; at most, {most}"
 
 
 def _no(because: str) -> str:
     return f"Cross-site prefill is not worth it here: {because}."
 
 
-def _alone(scenario: Scenario, plan: Fleet) -> str:
+def _alone(comparison: Comparison) -> str:
     """How busy the only site is: the reason why nobody misses another one."""
+    plan = comparison.plan
     used = [p for p in plan.pools if p.role == "prefill" and p.n_instances > 0]
-    if not used or scenario.demand_req_per_s is None:
+    if not used or comparison.scenario.demand_req_per_s is None:
         return ""
     busiest = largest(used, lambda p: p.utilization)
     return (
@@ -122,12 +99,13 @@ def _alone(scenario: Scenario, plan: Fleet) -> str:
     )
 
 
-def _lifted(plan: Fleet, compared: Compared) -> str:
+def _lifted(comparison: Comparison) -> str:
     """The bound the plan lifts: what prefill takes of a homogeneous fleet of as many accelerators; and the link."""
+    plan = comparison.plan
     busiest = largest(plan.links, lambda link: link.utilization)
     at_most = busiest.mean_gbps * plan.most_req_per_s / plan.throughput_req_per_s
     sends = f"sends {number(at_most)} of {number(busiest.capacity_gbps)} Gbps over {busiest.name}"
-    plain = next((o for o in compared.others if o.name == HOMOGENEOUS), None)
+    plain = next((o for o in comparison.others if o.name == HOMOGENEOUS), None)
     if plain is None:
         return f"; it {sends}"
     prefill = sum(p.n_instances for p in plain.pools if p.role == "prefill")
@@ -138,14 +116,14 @@ def _lifted(plan: Fleet, compared: Compared) -> str:
     )
 
 
-def _stock(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> str:
+def _stock(comparison: Comparison, others: Sequence[Baseline]) -> str:
     """Whether it is worth it for want of accelerators alone, where fleets with more than can be had were planned."""
-    more = [o for o in rivals if o.beyond_stock]
+    scenario, more = comparison.scenario, [o for o in others if o.beyond_stock]
     if not more:
         return ""
-    cheaper = [o for o in more if is_cheaper_for_the_demand(scenario, plan, o)]
-    best = cheaper[0] if cheaper else largest(more, lambda o: margin_key(scenario, plan, o))
-    is_stock = bool(cheaper) or margins(scenario, plan, 0.0, best)[0] <= WORTHWHILE
+    cheaper = [o for o in more if is_cheaper_for_the_demand(comparison, o)]
+    best = cheaper[0] if cheaper else strongest(comparison, more)
+    is_stock = bool(cheaper) or margins(comparison, best)[0] <= WORTHWHILE
     start = "Stock is what makes it worth it" if is_stock else "More stock would not change that"
     if cheaper:
         does = (

@@ -1,8 +1,9 @@
 """Plan and opponent beside each other: whether they are judged by one measure, by how much one wins, and in words."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from planner.results import Baseline, Fleet, Latency
+from planner.results import Baseline, Fleet, Latency, Serving
 from planner.scenario import Scenario, Slo
 from planner.ties import largest
 from planner.units import MILLI, number, percent
@@ -24,6 +25,27 @@ ALTERNATIVES = (*APART, *LOCAL, *TOGETHER)
 """Names of fleets that answer the same question: a verdict rests on these."""
 PARTS = (SEPARATE, COLOCATED_ALONE, LOCAL[0])
 """Names of those that leave some pools or links of the question out: what no plan passes, they do not either."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A plan beside the fleets that answer the same question."""
+
+    scenario: Scenario
+    """The question."""
+    plan: Fleet
+    gap: float
+    """Relative distance of the plan's objective to its bound."""
+    others: tuple[Baseline, ...] = ()
+    """Fleets that it is compared with."""
+    impossible: frozenset[str] = frozenset()
+    """Names of those of which it is proven that there is no such fleet,"""
+    unknown: frozenset[str] = frozenset()
+    """and of those of which nothing was found in the time."""
+    kinds: frozenset[Serving] = frozenset()
+    """Kinds of serving that may be recommended."""
+    cheaper: tuple[Baseline, ...] = ()
+    """Fleets at home that can be had and serve a stated demand for less than the plan, the cheapest first."""
 
 
 def is_fair(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
@@ -48,37 +70,32 @@ def value_of(scenario: Scenario, fleet: Fleet) -> float | None:
     return ttft_s(scenario, fleet.latency) if scenario.objective == "min-ttft" else fleet.most_req_per_s
 
 
-def judged_by(scenario: Scenario, plan: Fleet, other: Baseline) -> tuple[float, float] | None:
+def judged_by(comparison: Comparison, other: Baseline) -> tuple[float, float] | None:
     """What plan and opponent are judged by; None where one is unknown."""
-    ours, theirs = value_of(scenario, plan), value_of(scenario, other)
+    ours, theirs = (value_of(comparison.scenario, fleet) for fleet in (comparison.plan, other))
     return None if ours is None or theirs is None else (ours, theirs)
 
 
-def margins(scenario: Scenario, plan: Fleet, gap: float, other: Baseline) -> tuple[float, float, float]:
+def margins(comparison: Comparison, other: Baseline) -> tuple[float, float, float]:
     """The margin, and the least and greatest that it may be within the bounds of plan and opponent."""
-    values = judged_by(scenario, plan, other)
+    values, gap = judged_by(comparison, other), comparison.gap
     if values is None:
         return 0.0, 0.0, 0.0
     ours, theirs = values
-    if scenario.objective == "max-throughput":
+    if comparison.scenario.objective == "max-throughput":
         return ours / theirs - 1, ours / (theirs * (1 + other.gap)) - 1, ours * (1 + gap) / theirs - 1
     least = theirs * (1 - other.gap)
     return 1 - ours / theirs, 1 - ours / least if least > 0 else -1.0, 1 - ours * (1 - gap) / theirs
 
 
-def margin_key(scenario: Scenario, plan: Fleet, other: Baseline) -> float:
-    """How strong an opponent is."""
-    return -margins(scenario, plan, 0.0, other)[0]
-
-
-def figures(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
+def figures(comparison: Comparison, other: Baseline) -> str:
     """What plan and opponent do, beside each other."""
-    slower = _slower(scenario, plan, other)
+    scenario, plan, slower = comparison.scenario, comparison.plan, _slower(comparison, other)
     if scenario.objective == "min-cost":
         bills = f"{number(plan.cost.usd_per_hour, 4)} USD/h against {number(other.cost.usd_per_hour, 4)}"
         return f"serves the demand for {bills} for {other.title}{slower}"
     if scenario.objective == "min-ttft":
-        name, values = f"P{_percentile(scenario)}", judged_by(scenario, plan, other)
+        name, values = f"P{_percentile(scenario)}", judged_by(comparison, other)
         ours, theirs = values or (None, None)
         demand = f"serves {number(plan.throughput_req_per_s)} req/s"
         return f"{demand} with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}{slower}"
@@ -87,9 +104,10 @@ def figures(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
     return f"serves {rates} with {other.title}{left_out}{slower}"
 
 
-def _slower(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
+def _slower(comparison: Comparison, other: Baseline) -> str:
     """That tokens are slower where nothing limits them."""
-    ours, theirs = plan.latency.tpot_mean_s, other.latency.tpot_mean_s
+    scenario = comparison.scenario
+    ours, theirs = comparison.plan.latency.tpot_mean_s, other.latency.tpot_mean_s
     slos = [scenario.slo_of(name) for name in scenario.workloads]
     is_limited = any(slo is not None and slo.tpot_ms is not None for slo in slos)
     is_limited = is_limited or any(pool.tpot_ms is not None for pool in scenario.pools.values())
@@ -115,21 +133,15 @@ def _left_out(plan: Fleet, other: Baseline) -> str:
     return f", counting {counted}: no price of {', '.join(plan.cost.missing_prices)}"
 
 
-def strongest(
-    scenario: Scenario, plan: Fleet, gap: float, others: Sequence[Baseline], *, is_open: bool = False
-) -> Baseline:
+def strongest(comparison: Comparison, others: Sequence[Baseline], *, is_open: bool = False) -> Baseline:
     """The strongest of some opponents.
 
     Args:
-        scenario: the question.
-        plan: the planned fleet.
-        gap: relative distance of its objective to its bound.
+        comparison: the plan and what it is compared with.
         others: opponents.
         is_open: whether it is not decided between them: then the one that may be strongest.
     """
-    if is_open:
-        return largest(others, lambda other: -margins(scenario, plan, gap, other)[1])
-    return largest(others, lambda other: margin_key(scenario, plan, other))
+    return largest(others, lambda other: -margins(comparison, other)[1 if is_open else 0])
 
 
 def signed(scenario: Scenario, margin: float) -> str:
@@ -139,9 +151,10 @@ def signed(scenario: Scenario, margin: float) -> str:
     return f"{percent(abs(margin))} {'less' if margin >= 0 else 'more'}"
 
 
-def is_cheaper_for_the_demand(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
+def is_cheaper_for_the_demand(comparison: Comparison, other: Baseline) -> bool:
     """Whether a fleet serves the demand that is stated beside a rate to be sought, for less than the plan costs."""
-    demand, ours, theirs = scenario.demand_req_per_s, plan.cost.usd_per_hour, other.cost.usd_per_hour
+    scenario, ours, theirs = comparison.scenario, comparison.plan.cost.usd_per_hour, other.cost.usd_per_hour
+    demand = scenario.demand_req_per_s
     if scenario.objective != "max-throughput" or demand is None or len(scenario.periods) > 1:
         return False
     return (
@@ -149,10 +162,10 @@ def is_cheaper_for_the_demand(scenario: Scenario, plan: Fleet, other: Baseline) 
     )
 
 
-def stated_margin(scenario: Scenario, plan: Fleet, other: Baseline | None) -> float | None:
+def stated_margin(comparison: Comparison, other: Baseline | None) -> float | None:
     """What the plan gains over an opponent as an answer states it; None without one [fraction]."""
     if other is None:
         return None
-    if is_cheaper_for_the_demand(scenario, plan, other):
-        return round(1 - (plan.cost.usd_per_hour or 0.0) / (other.cost.usd_per_hour or 1.0), DECIMALS)
-    return round(margins(scenario, plan, 0.0, other)[0], DECIMALS)
+    if is_cheaper_for_the_demand(comparison, other):
+        return round(1 - (comparison.plan.cost.usd_per_hour or 0.0) / (other.cost.usd_per_hour or 1.0), DECIMALS)
+    return round(margins(comparison, other)[0], DECIMALS)

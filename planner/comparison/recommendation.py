@@ -1,28 +1,29 @@
 """Which kind of serving is recommended: in one batch, prefill and decode apart, or apart in separate sites."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
 from planner.comparison.alternative_hardware import has_one_site
-from planner.comparison.baselines import Compared
 from planner.comparison.margins import (
     ALTERNATIVES,
     LOCAL,
     PARTS,
     TOGETHER,
     WORTHWHILE,
+    Comparison,
+    is_cheaper_for_the_demand,
     is_fair,
     judged_by,
     value_of,
 )
 from planner.results import Baseline, Fleet, Serving
 from planner.scenario import Scenario, is_burstier, uneven_arrivals
+from planner.ties import largest_first
 
 SIMPLEST_FIRST: tuple[Serving, ...] = ("colocated", "separate", "separate-sites")
 APART: frozenset[Serving] = frozenset(SIMPLEST_FIRST[1:])
-Possible = frozenset[Serving]
-"""Kinds of serving that may be the one to recommend."""
 EVEN = "colocated fleets are planned for independent users (Poisson), and requests arrive {}"
 
 
@@ -47,42 +48,44 @@ def serving_of(fleet: Fleet) -> Serving:
     return "colocated" if "colocated" in used and "prefill" not in used else "separate"
 
 
-def rivals(scenario: Scenario, plan: Fleet, compared: Compared) -> list[Baseline]:
+def rivals(comparison: Comparison) -> list[Baseline]:
     """Fleets that do what the plan is for, on whatever stock.
 
     Args:
-        scenario: the question.
-        plan: the planned fleet.
-        compared: what it is compared with.
+        comparison: the plan and what it is compared with.
     """
-    asked = (other for other in compared.others if other.name in ALTERNATIVES)
-    return [o for o in asked if is_fair(scenario, plan, o) and judged_by(scenario, plan, o) is not None]
+    scenario, plan = comparison.scenario, comparison.plan
+    asked = (other for other in comparison.others if other.name in ALTERNATIVES)
+    return [o for o in asked if is_fair(scenario, plan, o) and judged_by(comparison, o) is not None]
 
 
-def possible(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) -> Possible:
-    """Kinds of serving that may be the one to recommend, for all that is known; one kind: it is recommended.
+def recommended(comparison: Comparison) -> Comparison:
+    """The comparison with the kinds of serving that may be the one to recommend; one kind: it is recommended.
 
     Equation:
         gain = a / b - 1 of rates, 1 - a / b of bills and TTFT; from the simplest kind on, a kind takes the place of a
         simpler one where its gain is above 1 % for all that both may reach, and joins it where that is not certain
 
     Args:
-        scenario: the question.
-        plan: the planned fleet.
-        gap: relative distance of its objective to its bound.
-        compared: what it is compared with.
+        comparison: the plan and what it is compared with.
 
     Returns:
-        All kinds where the plan is compared with none of another kind.
+        All kinds where the plan is compared with none of another kind. Where a demand is stated beside a rate to be
+        sought, and fleets at home serve it for less than the plan, theirs: none was planned for the least bill.
     """
-    known = _merit_bounds(scenario, plan, gap, compared)
-    if len(known) == 1 and not compared.impossible & set(ALTERNATIVES):
-        return frozenset(SIMPLEST_FIRST[: 2 if has_one_site(scenario) else 3])
-    return best_kinds(scenario, known)
+    at_home = (o for o in rivals(comparison) if not o.beyond_stock and serving_of(o) != "separate-sites")
+    enough = [o for o in at_home if is_cheaper_for_the_demand(comparison, o)]
+    if enough:
+        cheaper = tuple(largest_first(enough, lambda o: -(o.cost.usd_per_hour or 0.0)))
+        return replace(comparison, kinds=frozenset(map(serving_of, cheaper)), cheaper=cheaper)
+    scenario, known = comparison.scenario, _merit_bounds(comparison)
+    if len(known) == 1 and not comparison.impossible & set(ALTERNATIVES):
+        return replace(comparison, kinds=frozenset(SIMPLEST_FIRST[: 2 if has_one_site(scenario) else 3]))
+    return replace(comparison, kinds=best_kinds(scenario, known))
 
 
-def best_kinds(scenario: Scenario, bounds: Mapping[Serving, MeritBounds]) -> Possible:
-    """Kinds of serving that may be the one to recommend, by what each may reach; equation as of `possible`.
+def best_kinds(scenario: Scenario, bounds: Mapping[Serving, MeritBounds]) -> frozenset[Serving]:
+    """Kinds of serving that may be the one to recommend, by what each may reach; equation as of `recommended`.
 
     Args:
         scenario: the question, whose objective says what a gain is.
@@ -95,7 +98,9 @@ def best_kinds(scenario: Scenario, bounds: Mapping[Serving, MeritBounds]) -> Pos
     return found
 
 
-def _better(scenario: Scenario, kind: Serving, simpler: Serving, bounds: Mapping[Serving, MeritBounds]) -> Possible:
+def _better(
+    scenario: Scenario, kind: Serving, simpler: Serving, bounds: Mapping[Serving, MeritBounds]
+) -> frozenset[Serving]:
     """Which of two kinds is better, or both where that is not certain."""
     ours, theirs = bounds[kind], bounds[simpler]
     if gain(scenario, ours.reached, theirs.bound) > WORTHWHILE:
@@ -117,8 +122,9 @@ def gain(scenario: Scenario, ours: float, theirs: float) -> float:
     return ours / theirs - 1 if scenario.objective == "max-throughput" else 1 - theirs / ours
 
 
-def _merit_bounds(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) -> dict[Serving, MeritBounds]:
+def _merit_bounds(comparison: Comparison) -> dict[Serving, MeritBounds]:
     """How good the fleets of every kind are that can be had; a kind that nothing is known of is left out."""
+    scenario, plan = comparison.scenario, comparison.plan
     found: dict[Serving, MeritBounds] = {}
 
     def join(kind: Serving, reached: float, bound: float) -> None:
@@ -127,17 +133,17 @@ def _merit_bounds(scenario: Scenario, plan: Fleet, gap: float, compared: Compare
 
     most, ours = inf, value_of(scenario, plan)
     if ours is not None:
-        reached, most = _merits(scenario, ours, gap)
+        reached, most = _merits(scenario, ours, comparison.gap)
         join(serving_of(plan), reached, most)
-    for other in (o for o in rivals(scenario, plan, compared) if not o.beyond_stock):
+    for other in (o for o in rivals(comparison) if not o.beyond_stock):
         reached, bound = _merits(scenario, value_of(scenario, other) or 0.0, other.gap)
         join(serving_of(other), reached, max(min(bound, most), reached) if other.name in PARTS else bound)
-    for name in compared.unknown & set(ALTERNATIVES):
+    for name in comparison.unknown & set(ALTERNATIVES):
         for kind in _kinds(scenario, name):
             join(kind, 0.0, most if name in PARTS else inf)
     if not has_one_site(scenario):
         join("separate-sites", 0.0, most)
-    if is_planned_as_even(scenario) and _knows_colocated(found, compared):
+    if is_planned_as_even(scenario) and ("colocated" in found or comparison.impossible & set(TOGETHER)):
         bound = found["colocated"].bound if "colocated" in found else 0.0
         found["colocated"] = MeritBounds(0.0, bound if is_burstier(scenario) else inf)
     return found
@@ -153,22 +159,18 @@ def is_planned_as_even(scenario: Scenario) -> bool:
     return bool(uneven_arrivals(scenario)) and (scenario.promises_latency or scenario.objective == "min-ttft")
 
 
-def despite_bursts(scenario: Scenario, because: str, kinds: Possible) -> str:
+def despite_bursts(comparison: Comparison, because: str) -> str:
     """What a verdict says, with the arrivals that leave it open where they do.
 
     Args:
-        scenario: the question.
-        because: what it says as fleets were planned.
-        kinds: of serving that may be recommended.
+        comparison: the plan and what it is compared with.
+        because: what is said of it as fleets were planned.
     """
+    scenario, kinds = comparison.scenario, comparison.kinds
     if "colocated" not in kinds or len(kinds) == 1 or not is_planned_as_even(scenario):
         return because
     said = EVEN.format(uneven_arrivals(scenario))
     return f"Not decided: {said}. As planned: {because.removeprefix('Not decided: ')}"
-
-
-def _knows_colocated(found: Mapping[Serving, MeritBounds], compared: Compared) -> bool:
-    return "colocated" in found or bool(compared.impossible & set(TOGETHER))
 
 
 def _merits(scenario: Scenario, value: float, gap: float) -> MeritBounds:

@@ -2,14 +2,14 @@
 
 from planner.comparison.alternative_hardware import has_one_site
 from planner.comparison.baselines import Compared
-from planner.comparison.cross_site import cheaper_for_the_demand, cross_site
+from planner.comparison.cross_site import cross_site
 from planner.comparison.disaggregation import disaggregation
-from planner.comparison.margins import stated_margin
+from planner.comparison.margins import Comparison, stated_margin
 from planner.comparison.one_site import one_site_text
 from planner.comparison.planned import Classes
-from planner.comparison.recommendation import despite_bursts, possible, serving_of
+from planner.comparison.recommendation import despite_bursts, recommended
 from planner.optimizer.problem import requests_by_name
-from planner.results import Baseline, Fleet, Verdict
+from planner.results import Fleet, Verdict
 from planner.scenario import Scenario
 
 
@@ -24,25 +24,23 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
         compared: what it is compared with.
 
     Returns:
-        The kind that `possible` leaves, if it is one; where a demand is stated beside a rate to be sought, and fleets
-        at home serve it for less, theirs, if it is one: none of them was planned for the least bill. Prefill in another
-        site, and prefill and decode apart, are worth it where that is such a kind, and decided where all kinds that are
-        possible agree.
+        The kind that `recommended` leaves, if it is one. Prefill in another site, and prefill and decode apart, are
+        worth it where that is such a kind, and decided where all kinds that are possible agree.
     """
-    cheaper = cheaper_for_the_demand(scenario, plan, compared)
-    kinds = frozenset(map(serving_of, cheaper)) if cheaper else possible(scenario, plan, gap, compared)
-    opponent: Baseline | None = None
+    comparison = Comparison(scenario, plan, gap, compared.others, compared.impossible, compared.unknown)
+    comparison = recommended(comparison)
+    kinds, opponent = comparison.kinds, None
     if has_one_site(scenario):
         because = one_site_text(scenario, requests_by_name(classes), plan, compared.others)
     else:
-        because, opponent = cross_site(scenario, plan, gap, compared, kinds, cheaper)
-        because = despite_bursts(scenario, because, kinds) if "separate-sites" in kinds else because
+        because, opponent = cross_site(comparison)
+        because = despite_bursts(comparison, because) if "separate-sites" in kinds else because
     return Verdict(
         recommendation=next(iter(kinds)) if len(kinds) == 1 else None,
         worth_it=kinds == {"separate-sites"},
         because=because,
         decided="separate-sites" not in kinds or len(kinds) == 1,
-        margin_fraction=stated_margin(scenario, plan, opponent),
+        margin_fraction=stated_margin(comparison, opponent),
         opponent=None if opponent is None else opponent.name,
-        disaggregation=disaggregation(scenario, plan, gap, compared, kinds, cheaper),
+        disaggregation=disaggregation(comparison),
     )
