@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
+from planner.executor import RunQuestion
 from planner.notes import code_of
 from planner.results import Size
 from planner.scenario import Price, load_scenario
@@ -47,7 +48,7 @@ def codes(size: Size) -> set[str | None]:
 
 
 def test_a_bursty_trace_takes_more_than_one_with_the_same_requests_at_even_times(tmp_path: Path) -> None:
-    found = [sized(question(tmp_path, made(tmp_path)), 8000).size for made in (even, bursty)]
+    found = [sized(question(tmp_path, made(tmp_path)), RunQuestion(8000, 0, None, 4)).size for made in (even, bursty)]
     for kind in ("colocated", "disaggregated"):
         few, many = (getattr(size, kind) for size in found)
         assert many.n_accelerators > few.n_accelerators, kind

@@ -9,12 +9,15 @@ from typer.testing import CliRunner
 
 from planner.cli import app
 from planner.errors import CheckFailedError, InputError, UsageError
+from planner.executor import RunQuestion
 from planner.report.canvas import style
 from planner.report.chart_size_map import gain_text
 from planner.report.size_map_report import check_size_map, size_map_charts, size_map_markdown, write_size_map
-from planner.results import SizedCost, SizedFleet, SizedLatency, SizedPool, SizedSloRun, SizeMap, SizeMapCell
-from planner.studies.size import sized
-from planner.studies.size.size_map import SizeMapQuestion, _demands, size_map, size_map_question
+from planner.results import Plan, SizeMap, SizeMapCell, SloRun
+from planner.studies.size import KINDS, best_fleet_of
+from planner.studies.size_map import SizeMapQuestion, _demands, size_map, size_map_question
+from planner.workload.requests import request_mix
+from tests.deploy_cases import UNPRICED, plan, pool
 
 ROOT = Path(__file__).parent.parent
 COMMITTED = ROOT / "reports" / "disaggregate-or-not"
@@ -46,34 +49,13 @@ def question(text: str = TEXT) -> SizeMapQuestion:
     return size_map_question(text, "map.toml")
 
 
-def promise(holds: bool) -> SizedSloRun:
-    known = {"requests": 10, "seed": 0, "percentile": 90.0, "promised_s": 1.0, "predicted_s": 0.5}
-    seen = {"executed_s": 0.5, "ci_low_s": 0.4, "ci_high_s": 0.6}
-    return SizedSloRun(metric="ttft", basis="executed", holds=holds, decided=True, **known, **seen)  # type: ignore[arg-type]
-
-
-def fleet(usd: float, *roles: str, holds: bool = True) -> SizedFleet:
-    pools = tuple(
-        SizedPool(
-            name=role,
-            role=role,  # type: ignore[arg-type]
-            hardware="h200-sxm",
-            stack="vllm",
-            layout="tp=2,ep=1,dp=1,pp=1",
-            tokens_per_pass=None,
-            accelerators_per_instance=2,
-            n_instances=3,
-            n_accelerators=6,
-            capacity_req_per_s=1.0,
-            utilization=0.5,
-            batch=None,
-        )
-        for role in roles
-    )
-    cost = SizedCost(usd_per_hour=usd, usd_per_million_input_tokens=None, usd_per_million_output_tokens=None)
-    latency = SizedLatency(**dict.fromkeys(SizedLatency.model_fields))
-    run = promise(holds)
-    return SizedFleet(pools=pools, n_accelerators=6, cost=cost, latency=latency, binds="x", slo_run=run, tpot_run=run)
+def fleet(usd: float, *roles: str, holds: bool = True) -> Plan:
+    known = {"requests": 10, "percentile": 90.0, "promised_s": 1.0, "predicted_s": 0.5, "decided": True}
+    seen = {"executed_s": 0.5, "ci_low_s": 0.4, "ci_high_s": 0.6, "basis": "executed", "holds": holds}
+    cost = UNPRICED.model_copy(update={"usd_per_hour": usd})
+    stated = {"layout": "tp=2,ep=1,dp=1,pp=1", "n_instances": 3}
+    pools = tuple(pool(role, role, **stated) for role in roles)
+    return plan("size", pools, cost=cost, slo_run=SloRun.model_validate({**known, **seen}))
 
 
 def cell(
@@ -150,14 +132,16 @@ def test_every_cell_is_the_answer_of_size() -> None:
     found = size_map(asked)
     assert [(c.input_tokens, c.ttft_s, c.rate_req_per_s) for c in found.cells] == [(500, 0.75, 40.0), (4000, 2.5, 5.0)]
     for one, (_, _, size) in zip(found.cells, _demands(asked), strict=True):
-        alone = sized(size, asked.n_requests).size
-        assert (one.colocated, one.disaggregated) == (alone.colocated, alone.disaggregated)
+        for kind, roles in KINDS.items():
+            alone = best_fleet_of(size, roles, RunQuestion(asked.n_requests, 0, None, 4), 60.0)
+            assert getattr(one, kind) == alone.plan
 
 
 def test_lengths_have_the_means_that_are_stated() -> None:
     for traffic, prompt, size in _demands(question()):
-        assert size.requests.mean_tokens == pytest.approx(prompt, rel=0.02)
-        assert size.requests.output_tokens == pytest.approx(traffic.output_tokens, rel=0.02)
+        mix = request_mix(size.workload, Path(), ())
+        assert mix.mean_total_tokens == pytest.approx(prompt, rel=0.02)
+        assert mix.mean_output_tokens == pytest.approx(traffic.output_tokens, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from planner.documented import documented_schema
 from planner.errors import PlannerError
 from planner.notes import code_of
 from planner.scenario import Scenario, bundled_scenarios, question_notes, read_scenario
-from planner.scenario.usual import OPTIONS, USUAL, unusual, usual_at
+from planner.scenario.usual import USUAL, unusual, usual_at
 
 BASE = "prfaas-paper"
 CODE = "value-beyond-usual"
@@ -163,7 +163,7 @@ def test_every_number_of_a_scenario_is_judged_or_may_be_anything() -> None:
 
 
 def test_usual_values_are_not_spoken_of() -> None:
-    for usual in (*USUAL.values(), *OPTIONS.values()):
+    for usual in USUAL.values():
         assert [
             *unusual("key", usual.low, usual),
             *unusual("key", usual.high, usual),
@@ -177,7 +177,7 @@ SIZE = ("size", "llama-3.1-8b", "h100-sxm", "--no-run", "--output", "200")
 @pytest.mark.parametrize(
     ("options", "likely"),
     [
-        (("--ttft-ms", "2", "--price", "2"), "--ttft-ms = 2 ms is beyond the usual 10 to 60,000 ms: likely 2 s"),
+        (("--ttft-ms", "2", "--price", "2"), "slo.ttft_s = 0.002 s is beyond the usual 0.01 to 60 s"),
         (("--tpot-ms", "0.03", "--price", "2"), "likely 0.03 s, that is 30 ms"),
         (("--ttft-ms", "2000", "--percentile", "0.9", "--price", "2"), "likely 0.9 parts of 1, that is 90 %"),
         (("--ttft-ms", "2000", "--price", "16"), "likely 16 USD of a server with 8, that is 2 USD/h"),

@@ -94,7 +94,7 @@ def _report_size_map(
     from planner.jobs import Workers
     from planner.report import check_inputs
     from planner.report.size_map_report import check_size_map, write_size_map
-    from planner.studies.size.size_map import map_digest, size_map, size_map_question
+    from planner.studies.size_map import map_digest, size_map, size_map_question
 
     if overrides:
         raise UsageError("--set: changes scenarios, and this is a map of sizes (change the file)")

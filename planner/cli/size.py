@@ -23,6 +23,7 @@ from planner.cli.common import (
 from planner.cli.completion import hardware_names
 from planner.cli.draft_options import AcceptanceOption, DraftModelOption, DraftTokensOption, asked_drafts
 from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
+from planner.cli.planned import check_promise
 from planner.cli.progress import progress
 from planner.cli.trace_options import (
     BlockTokensOption,
@@ -37,9 +38,8 @@ if TYPE_CHECKING:
     from planner.workload import Workload
     from planner.workload.traces import TraceReading
 
-COMMAND = "planner size"
 MILLISECONDS = 1000.0
-N_REQUESTS = 40_000
+N_REQUESTS, MOST_REQUESTS, N_REPLICATIONS = 40_000, 2_000_000, 4
 WIDE_SIGMAS = 4.0
 """Standard deviations of a logarithm above its mean where log-normal lengths are cut off."""
 
@@ -84,9 +84,7 @@ def size(
         int | None, typer.Option(metavar="N", min=4, max=10**8, help="Of the runs; 40,000 or as many as it takes.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="S", min=0, max=MOST_SEED, help="Of the runs.")] = 0,
-    write: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the scenario of the prefill and decode pools.")
-    ] = None,
+    write: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the scenario that is asked.")] = None,
     force: ForceOption = False,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
@@ -96,7 +94,8 @@ def size(
     Layouts and instance sizes that fit model and accelerators are tried; both fleets are then run request by request.
     """
     from planner.cli.size_prices import size_prices, unpriced
-    from planner.errors import InfeasibleError, UsageError
+    from planner.errors import UsageError
+    from planner.executor import RunQuestion
     from planner.files import check_new, write_text
     from planner.studies.size import SizeQuestion, sized
 
@@ -126,10 +125,10 @@ def size(
         drafts=asked_drafts(draft_tokens, acceptance, draft_model),
         data_dirs=tuple(data_dirs()),
     )
-    with progress(f"sizing {model}") as say, noted_where_infeasible(question.unusual_values):
-        found = sized(question, None if no_run else requests or N_REQUESTS, seed, time_limit_s, say)
-    if found.scenario_text is not None:
-        write_files((write, lambda path: write_text(path, found.scenario_text or "")))
+    run = RunQuestion(requests or N_REQUESTS, seed, None, N_REPLICATIONS, most_requests=MOST_REQUESTS)
+    with progress(f"sizing {model}") as say, noted_where_infeasible(question.notes):
+        found = sized(question, None if no_run else run, time_limit_s, say)
+    write_files((write, lambda path: write_text(path, found.scenario_text)))
     if format_ is Format.JSON:
         print_json(found.size.answer())
     else:
@@ -137,9 +136,8 @@ def size(
 
         print_rich(*size_tables(found.size))
     if write is not None:
-        if found.scenario_text is None:
-            raise InfeasibleError(f"{COMMAND}: no prefill and decode pools keep the promises: {write} is not written")
         typer.echo(f"{write}: plan it with: planner optimize {shlex.quote(str(write))}", err=True)
+    check_promise(found.plan)
 
 
 def _workload(

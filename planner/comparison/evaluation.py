@@ -58,8 +58,10 @@ FEW_STREAMS = 8
 class Evaluation:
     """A solution with its waits."""
 
-    def __init__(self, problem: Problem, solution: Solution) -> None:
+    def __init__(self, problem: Problem, solution: Solution, *, is_brief: bool = False) -> None:
+        """is_brief: without the goodput of colocated pools, whose queues are long to solve."""
         self.problem, self.solution, self.weights = problem, solution, problem.weights
+        self.is_brief = is_brief and problem.has_batches
         is_small = len(problem.streams) * len(solution.operations) <= FEW_STREAMS
         n_kinds = MANY_KINDS if is_small else N_KINDS
         self.evaluated: list[PeriodWaits] = [
@@ -100,11 +102,11 @@ class Evaluation:
 
     @cached_property
     def goodput_req_per_s(self) -> float | None:
-        """Highest rate at which every promise holds [req/s]; None where nothing is promised."""
+        """Highest rate at which every promise holds [req/s]; None where nothing is promised, or it was not sought."""
         if self.problem.is_min_ttft or not any(c.ttft_s is not None for c in self.problem.classes):
             return None
         found = self.solution.goodput_req_per_s
-        return self._goodput(self.highest_req_per_s) if found is None else found
+        return found if found is not None or self.is_brief else self._goodput(self.highest_req_per_s)
 
     def _threshold_tokens(self) -> float | None:
         """The threshold, where there is exactly one and it decides anything."""
@@ -248,11 +250,20 @@ class Evaluation:
         total = sum(rate for rate, _ in steps)
         return sum(rate * step for rate, step in steps) / total if total > 0 else None
 
-    def _pool_step_s(self, p: int, pool: int) -> float | None:
-        """Mean decode step of a pool in a period [s]; None where it decodes nothing."""
+    def tpot_quantile_s(self, streams: Sequence[int], periods: Sequence[int], q: float) -> float | None:
+        """Time per output token that a fraction of requests does not exceed, where it is longest of pools and periods
+        [s]; None where nothing decodes."""
+        ways = ((p, d.pool) for p in periods for d in self.evaluated[p].operation.decodings if d.stream in streams)
+        steps = (self._pool_step_s(p, pool, q) for p, pool in dict.fromkeys(ways))
+        return max((step_s for step_s in steps if step_s is not None), default=None)
+
+    def _pool_step_s(self, p: int, pool: int, q: float | None = None) -> float | None:
+        """Mean decode step of a pool in a period, or a quantile over requests [s]; None where it decodes nothing."""
         if pool in self.evaluated[p].batches:
             queue, batch = self.evaluated[p].batch_queue(pool), self.evaluated[p].batches[pool].batch
-            return batch.full_tpot_s if queue is None else queue.queue.tpot_mean_s
+            if queue is None:
+                return batch.full_tpot_s
+            return queue.queue.tpot_mean_s if q is None else queue.tpot_quantile_s(q)
         operation, point = self.evaluated[p].operation, self.problem.pools[pool].rates.decode
         mine = [d for d in operation.decodings if d.pool == pool]
         rate = sum(d.req_per_s for d in mine)
@@ -260,7 +271,7 @@ class Evaluation:
             return None
         classes, streams = self.problem.classes, self.problem.streams
         tokens = sum(d.req_per_s * classes[streams[d.stream].request_class].mix.mean_output_tokens for d in mine) / rate
-        return loaded_step_s(point, rate, tokens, operation.n_instances[pool])
+        return loaded_step_s(point, rate, tokens, operation.n_instances[pool], q)
 
     def _cost(self) -> Cost:
         problem = self.problem
@@ -404,7 +415,7 @@ class Evaluation:
         return found
 
 
-def evaluation(problem: Problem, solution: Solution) -> Evaluation:
+def evaluation(problem: Problem, solution: Solution, *, is_brief: bool = False) -> Evaluation:
     """At the rate a solution is for: a demand that is stated and reachable, else the goodput or the most it serves.
 
     Where demands differ by class, site or period and the rate is sought, they state proportions, and their scale grows.
@@ -412,25 +423,27 @@ def evaluation(problem: Problem, solution: Solution) -> Evaluation:
     Args:
         problem: the question.
         solution: its plan.
+        is_brief: whether the goodput of colocated pools is left out.
     """
     demand, found = problem.demand_req_per_s, solution.scale * problem.mean_req_per_s
     is_stated = problem.is_plain or (problem.has_batches and is_uniform(problem))
     if demand is None or demand >= found or not is_stated:
-        return Evaluation(problem, solution)
-    return evaluation_at(problem, solution, demand)
+        return Evaluation(problem, solution, is_brief=is_brief)
+    return evaluation_at(problem, solution, demand, is_brief=is_brief)
 
 
-def evaluation_at(problem: Problem, solution: Solution, req_per_s: float) -> Evaluation:
+def evaluation_at(problem: Problem, solution: Solution, req_per_s: float, *, is_brief: bool = False) -> Evaluation:
     """The same sizes and thresholds at another rate, at most the highest they serve [req/s].
 
     Args:
         problem: the question.
         solution: its plan.
         req_per_s: rate over all classes and the whole time [req/s].
+        is_brief: whether the goodput of colocated pools is left out.
     """
-    here = Evaluation(problem, solution)
+    here = Evaluation(problem, solution, is_brief=is_brief)
     known = replace(solution, highest_req_per_s=here.highest_req_per_s, goodput_req_per_s=here.goodput_req_per_s)
-    return Evaluation(problem, known.at(min(req_per_s, here.highest_req_per_s) / here.rate))
+    return Evaluation(problem, known.at(min(req_per_s, here.highest_req_per_s) / here.rate), is_brief=is_brief)
 
 
 def _shared(path: QueuePath, share: float) -> QueuePath:

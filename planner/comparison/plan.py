@@ -165,7 +165,8 @@ def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_L
 
 
 def sketched(problem: Problem, solution: Solution, req_per_s: float | None = None) -> Plan:
-    """A solution as a plan that can be run: without what it is compared with, or what binds.
+    """A solution as a plan that can be run: without what it is compared with, what binds, or its goodput where pools
+    are colocated.
 
     Args:
         problem: the question.
@@ -173,7 +174,10 @@ def sketched(problem: Problem, solution: Solution, req_per_s: float | None = Non
         req_per_s: rate that it is stated at, at most the highest it serves; None: the rate that it is for [req/s].
     """
     its_verdict = Verdict(worth_it=False, because="Not compared with other fleets.")
-    answer = evaluation(problem, solution) if req_per_s is None else evaluation_at(problem, solution, req_per_s)
+    if req_per_s is None:
+        answer = evaluation(problem, solution, is_brief=True)
+    else:
+        answer = evaluation_at(problem, solution, req_per_s, is_brief=True)
     plan = _plan(problem, solution, answer, its_verdict, (), (), ())
     return plan if problem.is_plain else plan.model_copy(update={"periods": tuple(answer.periods())})
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.comparison.evaluation import evaluation, evaluation_at
+from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
 from planner.optimizer.layout_choice import LAYOUTS_PART, planning_problem
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution, unit_of
@@ -73,13 +73,39 @@ class Planned:
         Returns:
             The distribution; None where the queueing room has no answer, or the period has none of its requests.
         """
+        answer, streams, periods = self._of_class(name, period, req_per_s)
+        return answer.ttft(streams, periods, is_loaded)
+
+    def class_tpot_s(
+        self, name: str, q: float, period: str | None = None, req_per_s: float | None = None
+    ) -> float | None:
+        """Time per output token of a class that a fraction of its requests does not exceed, where it is longest.
+
+        Args:
+            name: of the class.
+            q: the fraction, 0 <= q < 1.
+            period: of several; None: all of them.
+            req_per_s: rate over all classes and the whole time; None: the one that the plan is for [req/s].
+
+        Returns:
+            Seconds; None where it decodes nothing.
+        """
+        answer, streams, periods = self._of_class(name, period, req_per_s)
+        return answer.tpot_quantile_s(streams, periods, q)
+
+    def _of_class(
+        self, name: str, period: str | None, req_per_s: float | None
+    ) -> tuple[Evaluation, list[int], list[int]]:
+        """The plan at a rate, with the streams of a class and the periods that are asked for."""
         asked = (self.problem, self.solution)
-        answer = evaluation(*asked) if req_per_s is None else evaluation_at(*asked, req_per_s)
+        answer = (
+            evaluation(*asked, is_brief=True) if req_per_s is None else evaluation_at(*asked, req_per_s, is_brief=True)
+        )
         classes, spans = self.problem.classes, self.problem.periods
         own = next(c for c, spec in enumerate(classes) if name in (member.name for member in spec.members))
         streams = [q for q, stream in enumerate(self.problem.streams) if stream.request_class == own]
         periods = [p for p, span in enumerate(spans) if period is None or period in dict(span.members)]
-        return answer.ttft(streams, periods, is_loaded)
+        return answer, streams, periods
 
 
 def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool = False) -> Planned | None:

@@ -48,7 +48,9 @@ MEANS = (
 SITE_MEANS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s")
 SHOWN = ("ttft_", "tpot_", "throughput", "offload", "mean_inside", "utilization.", "links.")
 """What the names of figures begin with whose intervals are told."""
-CLASS_MEANS = (*SITE_MEANS, "ttft_promised_s", "tpot_mean_s")
+CLASS_MEANS = (*SITE_MEANS, "ttft_promised_s", "tpot_mean_s", "tpot_promised_s")
+PROMISED = ("ttft_promised_s", "tpot_promised_s")
+"""Figures at the percentile of a promise, which are left out where there is none."""
 
 
 def answer(
@@ -126,7 +128,7 @@ def _shown(intervals: dict[str, Interval], *, promises: bool) -> dict[str, Inter
     return {
         name: interval
         for name, interval in intervals.items()
-        if (name != "ttft_promised_s" or promises) and name.startswith(SHOWN) and " " not in name
+        if (name not in PROMISED or promises) and name.startswith(SHOWN) and " " not in name
     }
 
 
@@ -196,8 +198,11 @@ def _class(
     plan: System, mean: dict[str, float], intervals: dict[str, Interval], name: str, outcomes: Sequence[Outcome]
 ) -> ClassRun:
     slo = plan.scenario.slo_of(name)
-    is_promised = plan.scenario.objective == "min-ttft" or (slo is not None and slo.ttft_s is not None)
-    metrics = [metric for metric in CLASS_MEANS if is_promised or metric != "ttft_promised_s"]
+    promised = {
+        "ttft_promised_s": plan.scenario.objective == "min-ttft" or (slo is not None and slo.ttft_s is not None),
+        "tpot_promised_s": slo is not None and slo.tpot_ms is not None,
+    }
+    metrics = [metric for metric in CLASS_MEANS if promised.get(metric, True)]
     sites = [stream for stream in plan.streams if stream.request_class == name]
     return ClassRun(
         name=name,

@@ -12,7 +12,7 @@ from planner.results import Interval
 from planner.scenario import Slo
 
 QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
-PROMISED = "ttft_promised_s"
+PROMISED, PROMISED_STEP = "ttft_promised_s", "tpot_promised_s"
 
 
 class Part(NamedTuple):
@@ -55,22 +55,20 @@ def _timed(parts: Sequence[Part], name: str | None, slo: Slo | None) -> Timed:
     share = promised_share(slo, n_counted, sum(s.weight for s in ttft))
     marks = {**QUANTILES, PROMISED: share}
     figures = dict(zip(marks, quantiles(ttft, list(marks.values())), strict=True))
-    (figures["tpot_p90_s"],) = quantiles(tpot, [0.9])
-    return Timed(figures, _intervals(ttft, tpot, marks))
+    steps = {"tpot_p90_s": 0.9, PROMISED_STEP: share}
+    figures |= dict(zip(steps, quantiles(tpot, list(steps.values())), strict=True))
+    return Timed(
+        figures, _quantile_intervals(ttft, "ttft_mean_s", marks) | _quantile_intervals(tpot, "tpot_mean_s", steps)
+    )
 
 
-def _intervals(ttft: Sequence[Stratum], tpot: Sequence[Stratum], marks: dict[str, float]) -> dict[str, Interval]:
-    found: dict[str, Interval] = {}
-    batches = Batches.of(ttft)
-    if batches is not None:
-        found["ttft_mean_s"] = mean_interval(batches)
-        by_fraction = {fraction: quantile_interval(batches, fraction) for fraction in set(marks.values())}
-        found |= {metric: by_fraction[fraction] for metric, fraction in marks.items()}
-    batches = Batches.of(tpot)
-    if batches is not None:
-        found["tpot_mean_s"] = mean_interval(batches)
-        found["tpot_p90_s"] = quantile_interval(batches, 0.9)
-    return found
+def _quantile_intervals(strata: Sequence[Stratum], mean: str, marks: dict[str, float]) -> dict[str, Interval]:
+    """Of the mean, and of quantiles by the names of their figures; none where there is but one replication."""
+    batches = Batches.of(strata)
+    if batches is None:
+        return {}
+    by_fraction = {fraction: quantile_interval(batches, fraction) for fraction in set(marks.values())}
+    return {mean: mean_interval(batches), **{metric: by_fraction[fraction] for metric, fraction in marks.items()}}
 
 
 def _counted(part: Part, name: str | None) -> tuple[float, list[tuple[Floats, Floats]]]:

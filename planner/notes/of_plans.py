@@ -248,16 +248,6 @@ OF_PLANS: dict[str, Meaning] = {
         "Plan with the acceptance that your engine reports, and with a lower one to see what depends on it.",
     ),
     # demands without a scenario
-    "size-considered": Meaning(
-        "size", "How many layouts and sizes of instances were compared, and whose service times they have.", "Nothing."
-    ),
-    "software-by-accelerator": Meaning(
-        "size",
-        "Accelerators to choose from are calibrated best with different software. Each colocated fleet is planned with "
-        "the one of its accelerator, prefill and decode pools with the one calibrated best for both of theirs. So the "
-        "answer of an accelerator does not depend on the others, and fleets differ in software too.",
-        "State `--stack` to plan all fleets with the same.",
-    ),
     "colocated-without-drafts": Meaning(
         "size",
         "Passes of prompts among sequences with drafted tokens are not modelled, so that no colocated pool is sized.",
@@ -270,12 +260,6 @@ OF_PLANS: dict[str, Meaning] = {
     ),
     "no-disaggregated-fleet": Meaning(
         "size", "No prefill and decode pools keep the promises.", "Allow longer times, or take the colocated fleet."
-    ),
-    "tpot-meanings": Meaning(
-        "size",
-        "Colocated requests keep the limit on the time per output token as a percentile of their mean. In decode pools "
-        "each step is below it, which is stricter.",
-        "Keep it in mind when the two are close.",
     ),
     "colocated-by-run-alone": Meaning(
         "size, optimize",

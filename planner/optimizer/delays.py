@@ -223,8 +223,10 @@ def stretched(
     return place, np.asarray(after_s), np.tile(weights, len(service_s))
 
 
-def loaded_step_s(point: DecodePoint, req_per_s: float, output_tokens: float, n_instances: int) -> float:
-    """Mean time per output token of decode instances at a load [s].
+def loaded_step_s(
+    point: DecodePoint, req_per_s: float, output_tokens: float, n_instances: int, q: float | None = None
+) -> float:
+    """Time per output token of decode instances at a load: its mean, or a quantile over requests [s].
 
     Equation:
         `decode_batch` over the steps of every batch at the mean context; E[step(N)] where the pool is full
@@ -234,6 +236,7 @@ def loaded_step_s(point: DecodePoint, req_per_s: float, output_tokens: float, n_
         req_per_s: requests that they decode [1/s].
         output_tokens: mean output [tokens].
         n_instances: how many instances.
+        q: probability; None: the mean [fraction].
 
     Valid:
         Poisson arrivals; memory holds the batch except where the pool is full.
@@ -246,4 +249,5 @@ def loaded_step_s(point: DecodePoint, req_per_s: float, output_tokens: float, n_
     full_s = point.step_s if point.full_step_s is None else point.full_step_s
     if req_per_s * point.seconds_per_request(output_tokens) >= SATURATED * n_instances:
         return full_s
-    return min(decode_batch(req_per_s, output_tokens, np.array(point.steps_s), n_instances).tpot_mean_s, full_s)
+    batch = decode_batch(req_per_s, output_tokens, np.array(point.steps_s), n_instances)
+    return min(batch.tpot_mean_s if q is None else batch.tpot_quantile_s(q), full_s)

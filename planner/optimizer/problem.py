@@ -379,6 +379,19 @@ class Problem:
             demands=tuple(d._replace(req_per_s=tuple(r * ratio for r in d.req_per_s)) for d in self.demands),
         )
 
+    def stating(self, scenario: Scenario) -> "Problem":
+        """The same pools and ways asked of a scenario that differs in its demand and its promises on TTFT alone.
+
+        Limits on sizes that the demand sets stay as they are.
+        """
+        ratio = (scenario.demand_req_per_s or 1.0) / (self.scenario.demand_req_per_s or 1.0)
+        return replace(
+            self,
+            scenario=scenario,
+            classes=tuple(replace(spec, slo=scenario.slo_of(spec.name)) for spec in self.classes),
+            demands=tuple(d._replace(req_per_s=tuple(r * ratio for r in d.req_per_s)) for d in self.demands),
+        )
+
     @property
     def has_one_route(self) -> bool:
         """Whether all requests take the same pools, so that closed forms say what sizes serve at a threshold."""

@@ -10,7 +10,7 @@ from planner.report.figures import Chart
 from planner.report.folder import REPORT, check_folder, with_inputs, write_folder
 from planner.report.markdown_tables import table
 from planner.report.record_text import escaped_record, plain_record
-from planner.results import SizedFleet, SizeMap, SizeMapCell
+from planner.results import Plan, SizeMap, SizeMapCell
 from planner.units import DASH, MILLI, number, usd
 
 TEMPLATE = "size_map.md.jinja"
@@ -93,11 +93,12 @@ def _row(cell: SizeMapCell) -> Iterator[str]:
     yield gain_text(cell)
 
 
-def _fleet(fleet: SizedFleet | None) -> str:
+def _fleet(fleet: Plan | None) -> str:
     """Instances and layouts, prefill before decode."""
     if fleet is None:
         return DASH
-    return " + ".join(f"{pool.n_instances} x {_layout(pool.layout)}" for pool in fleet.pools)
+    used = (pool for pool in fleet.pools if pool.n_instances)
+    return " + ".join(f"{pool.n_instances} x {_layout(pool.layout or DASH)}" for pool in used)
 
 
 def _layout(text: str) -> str:

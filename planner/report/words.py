@@ -374,7 +374,7 @@ def slo_run(plan: Plan) -> str:
     if found is None:
         return DASH
     said = [_promised_ttft(found)] if found.promised_s is not None else []
-    said += [_promised_step(found.tpot)] if found.tpot is not None else []
+    said += [_promised_tpot(found.tpot, found.percentile)] if found.tpot is not None else []
     whose = ", ".join(filter(None, (found.request_class, found.period)))
     return f"{' and '.join(said)}{f' ({whose})' if whose else ''}: {_kept(found)}"
 
@@ -385,8 +385,8 @@ def _promised_ttft(found: SloRun) -> str:
     )
 
 
-def _promised_step(found: DecodeStepRun) -> str:
-    return f"decode step {_beside(found.promised_s, found.executed_s, found.predicted_s)}" + _interval(
+def _promised_tpot(found: DecodeStepRun, percentile: float) -> str:
+    return f"P{percentile:g} TPOT {_beside(found.promised_s, found.executed_s, found.predicted_s)}" + _interval(
         found.ci_low_s, found.ci_high_s
     )
 

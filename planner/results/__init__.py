@@ -92,13 +92,8 @@ if TYPE_CHECKING:
     from planner.results.schedule import PoolSchedule, Replicas, Schedule
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
     from planner.results.size import (
-        ConsideredWay,
+        ConsideredLayout,
         Size,
-        SizedCost,
-        SizedFleet,
-        SizedLatency,
-        SizedPool,
-        SizedSloRun,
         SizeVerdict,
     )
     from planner.results.size_map import SizeMap, SizeMapCell
@@ -108,17 +103,12 @@ if TYPE_CHECKING:
     from planner.results.validation import Check, Observation, PeriodValidation, Validation
 
 _LAZY = {
-    "ConsideredWay": "size",
+    "ConsideredLayout": "size",
     "Serving": "plan",
     "Size": "size",
-    "SizedCost": "size",
     "SizeMap": "size_map",
     "SizeMapCell": "size_map",
-    "SizedFleet": "size",
-    "SizedLatency": "size",
-    "SizedPool": "size",
     "SizeVerdict": "size",
-    "SizedSloRun": "size",
     "BreakEvenResult": "case",
     "Case": "case",
     "CaseFront": "case",
@@ -254,17 +244,12 @@ _LAZY = {
 
 __all__ = [
     "DecodeStepRun",
-    "ConsideredWay",
+    "ConsideredLayout",
     "Serving",
     "Size",
-    "SizedCost",
     "SizeMap",
     "SizeMapCell",
-    "SizedFleet",
-    "SizedLatency",
-    "SizedPool",
     "SizeVerdict",
-    "SizedSloRun",
     "ALL_LEAVE",
     "AcceleratorMemory",
     "Against",

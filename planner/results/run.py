@@ -77,6 +77,8 @@ class ClassRun(StrictModel):
     ttft_promised_s: float | None = None
     """That of the percentage of its requests that its promise is about; None without a promise on TTFT."""
     tpot_mean_s: float | None = None
+    tpot_promised_s: float | None = None
+    """That of the percentage of its requests that its promise is about; None without a promise on TPOT."""
     intervals: dict[str, Interval] = {}
     """By metric; empty with a single replication, or where all ran the same."""
     sites: tuple[SiteRun, ...] = ()

@@ -1,102 +1,22 @@
-"""Colocated serving beside prefill and decode pools: the answer of `planner size`, as `--format json` prints it."""
+"""The best fleets of either kind of serving beside each other: the answer of `planner size`, as JSON prints it."""
 
 from typing import Any, Literal
 
 from pydantic import Field
 
 from planner.notes import Note
+from planner.results.plan import Plan
 from planner.schema import StrictModel
 
-Way = Literal["colocated", "disaggregated"]
 
-
-class SizedSloRun(StrictModel):
-    """A promise on a time, as predicted and as run."""
-
-    metric: Literal["ttft", "tpot"]
-    basis: Literal["executed", "predicted"]
-    holds: bool | None
-    """Whether the run keeps it, its whole interval; None where nothing was run."""
-    decided: bool
-    """False where the promise lies within the interval: the run is too short to tell; or where nothing was run."""
-    requests: int
-    """That counted, of all replications."""
-    seed: int | None
-    percentile: float
-    """Of the requests that it is kept for; 100 where no step may exceed it."""
-    promised_s: float
-    predicted_s: float | None
-    """By the model of queues; None where it has no steady state."""
-    executed_s: float | None
-    ci_low_s: float | None
-    ci_high_s: float | None
-    """The 95 % interval over replications."""
-
-
-class SizedPool(StrictModel):
-    """Identical instances."""
-
-    name: str
-    role: Literal["prefill", "decode", "colocated"]
-    hardware: str
-    stack: str
-    """Software that its times are of."""
-    layout: str
-    tokens_per_pass: int | None
-    """Most tokens of a pass on an attention replica; None for decode."""
-    accelerators_per_instance: int
-    n_instances: int
-    n_accelerators: int
-    capacity_req_per_s: float
-    """Most requests per second of the pool, within the limit on the time per token."""
-    utilization: float
-    """Rate over that."""
-    batch: int | None
-    """Most sequences that decode at once on an instance; None for prefill."""
-
-
-class SizedCost(StrictModel):
-    """The bill of a fleet."""
-
-    usd_per_hour: float | None
-    usd_per_million_input_tokens: float | None
-    usd_per_million_output_tokens: float | None
-
-
-class SizedLatency(StrictModel):
-    """Predicted times under load; None where unknown."""
-
-    ttft_mean_s: float | None
-    ttft_p50_s: float | None
-    ttft_p90_s: float | None
-    ttft_p99_s: float | None
-    tpot_mean_s: float | None
-
-
-class SizedFleet(StrictModel):
-    """The cheapest fleet of its kind that keeps the promises."""
-
-    pools: tuple[SizedPool, ...]
-    n_accelerators: int
-    cost: SizedCost
-    latency: SizedLatency
-    binds: str
-    """What holds its size up."""
-    slo_run: SizedSloRun | None
-    """Promise on the time to first token; None where there is none."""
-    tpot_run: SizedSloRun | None
-    """Promise on the time per output token; None where there is none."""
-
-
-class ConsideredWay(StrictModel):
-    """A layout that was looked at, and the estimate that it was ranked by."""
+class ConsideredLayout(StrictModel):
+    """A layout of which plans were compared, with the rent of whole instances without waits."""
 
     role: Literal["prefill", "decode", "colocated"]
     hardware: str
-    stack: str
-    """Software that its times are of."""
     layout: str
     tokens_per_pass: int | None
+    """Most tokens of a pass on an attention replica; None but for colocated instances."""
     accelerators_per_instance: int
     capacity_req_per_s: float
     """Of an instance, without waiting."""
@@ -107,34 +27,47 @@ class ConsideredWay(StrictModel):
 class SizeVerdict(StrictModel):
     """Whether to disaggregate."""
 
+    recommendation: Literal["colocated", "separate"] | None
+    """Kind of serving of the cheapest fleet that keeps its promises; `separate` where part of the prompts are prefilled
+    apart. None: not decided, or both cost the same."""
     worth_it: bool
-    """Whether prefill and decode pools cost less; false while undecided."""
+    """Whether prefill and decode apart cost less; false while undecided."""
     decided: bool
     because: str
     margin_fraction: float | None = None
-    """What they save of the bill of a colocated pool; 0 where both cost the same, None where there is one of them."""
+    """What they save of the bill of a colocated fleet; 0 where both cost the same, None where there is one of them."""
 
 
 class Size(StrictModel):
-    """Both ways to serve a demand."""
+    """The plan of a demand, as the best fleet of its kind, beside the best fleets of other kinds."""
 
     schema_version: Literal["planner.size/1"] = Field(default="planner.size/1", serialization_alias="schema")
     model: str
     hardware: tuple[str, ...]
-    precision: str
+    precision: str | None
     stack: str | None
-    """Software of both fleets; None where they have not the same, which their pools say."""
+    """Software of all fleets."""
     rate_req_per_s: float
     input_tokens_mean: float
     output_tokens_mean: float
     ttft_s: float | None
     tpot_s: float | None
     percentile: float
-    colocated: SizedFleet | None
-    disaggregated: SizedFleet | None
+    colocated: Plan | None
+    """The best fleet that prefills and decodes in one batch; None where there is none."""
+    disaggregated: Plan | None
+    """The best fleet of prefill and decode pools; None where there is none."""
+    mixed: Plan | None = None
+    """The plan where it has pools of both kinds; None where it is one of the fleets above."""
     disaggregation: SizeVerdict
-    considered: tuple[ConsideredWay, ...]
+    considered: tuple[ConsideredLayout, ...]
     notes: tuple[Note, ...]
+
+    @property
+    def fleets(self) -> dict[str, Plan]:
+        """The fleets that there are, by their kind in words."""
+        kinds = {"colocated": self.colocated, "prefill and decode": self.disaggregated, "mixed": self.mixed}
+        return {name: plan for name, plan in kinds.items() if plan is not None}
 
     def answer(self) -> dict[str, Any]:
         """As JSON."""

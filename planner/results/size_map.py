@@ -1,6 +1,6 @@
 """Colocated serving beside prefill and decode pools for many demands, as a report shows it."""
 
-from planner.results.size import SizedFleet
+from planner.results.plan import Plan
 from planner.schema import StrictModel
 from planner.ties import exceeds
 
@@ -22,9 +22,9 @@ class SizeMapCell(StrictModel):
     """Promise on the time to first token."""
     tpot_s: float
     """Promise on the time per output token."""
-    colocated: SizedFleet | None
+    colocated: Plan | None
     """The cheapest fleet that keeps the promises; None where there is none."""
-    disaggregated: SizedFleet | None
+    disaggregated: Plan | None
     failure: str | None = None
     """Why neither can serve the demand; None where one does."""
 
@@ -41,8 +41,7 @@ class SizeMapCell(StrictModel):
     def is_kept(self) -> bool:
         """Whether the runs of both fleets keep every promise, their whole intervals."""
         fleets = [fleet for fleet in (self.colocated, self.disaggregated) if fleet is not None]
-        runs = [run for fleet in fleets for run in (fleet.slo_run, fleet.tpot_run)]
-        return all(run is not None and run.holds for run in runs)
+        return all(fleet.slo_run is not None and fleet.slo_run.holds for fleet in fleets)
 
 
 class SizeMap(StrictModel):

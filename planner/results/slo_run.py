@@ -15,7 +15,7 @@ class DecodeStepRun(StrictModel):
     promised_s: Quantity
     predicted_s: Quantity | None
     executed_s: Quantity | None
-    """Mean over requests; None where it was not run."""
+    """That of the percentage of requests that the promise is about; None where it was not run."""
     ci_low_s: Signed | None
     ci_high_s: Signed | None
     holds: bool | None

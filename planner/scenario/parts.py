@@ -83,9 +83,10 @@ class Slo(StrictModel):
     ttft_s: Amount | None = None
     """Longest time to first token that the stated percentage of requests may see."""
     ttft_percentile: Annotated[float, Field(gt=0, lt=100)] = 90.0
-    """Percentage of requests that the promise on TTFT, or the objective min-ttft, is about."""
+    """Percentage of requests that promises on TTFT and on the time per output token, or min-ttft, are about."""
     tpot_ms: Amount | None = None
-    """Longest time per output token of any request: no decode step, which is longest in a full batch, exceeds it."""
+    """Longest time per output token after the first, on average over those of a request, that the stated percentage of
+    requests may see. No step of a decode pool, which is longest in a full batch, exceeds it."""
 
     @property
     def promises_something(self) -> bool:

@@ -38,7 +38,7 @@ _GB = {"MB": 1e-3, "bytes": 1e-9, "TB": 1e3}
 _PERCENT = {"percent": 0.01}
 _THOUSANDS = {"thousand tokens": 1e3}
 _FIRST_TOKEN = Usual(0.01, 60, "s", _S)
-_TOKEN_STEP = Usual(0.5, 1000, "ms", _MS)
+TOKEN_STEP = Usual(0.5, 1000, "ms", _MS)
 _TOO_LONG = "more than any engine takes"
 _PROMPT = Usual(4, LONGEST_PROMPT, "tokens", _THOUSANDS, _TOO_LONG)
 _ANSWER = Usual(1, LONGEST_PROMPT, "tokens", {}, _TOO_LONG)
@@ -60,8 +60,8 @@ USUAL: Mapping[tuple[str, ...], Usual] = {
     ("context_limit_tokens",): Usual(500, 20e6, "tokens", _THOUSANDS),
     ("slo", "ttft_s"): _FIRST_TOKEN,
     ("slo", "ttft_percentile"): Usual(10, 99.9999, "%", {"parts of 1": 100.0}),
-    ("slo", "tpot_ms"): _TOKEN_STEP,
-    ("pools", "*", "tpot_ms"): _TOKEN_STEP,
+    ("slo", "tpot_ms"): TOKEN_STEP,
+    ("pools", "*", "tpot_ms"): TOKEN_STEP,
     **{(table, key): _PROMPT for table in ("lengths", "new_tokens") for key in ("tokens", "edges", "high_tokens")},
     **{("output_lengths", key): _ANSWER for key in ("tokens", "edges", "high_tokens")},
     **{(table, "mu"): _MEAN_LOG for table in ("lengths", "output_lengths", "new_tokens")},
@@ -132,15 +132,6 @@ USUAL: Mapping[tuple[str, ...], Usual] = {
     ("observed", "tpot_mean_s"): Usual(0.0005, 2, "s", _S),
 }
 """By the end of a key, names left out as `*`: what is usual there."""
-OPTIONS: Mapping[str, Usual] = {
-    "--rate": USUAL["demand_req_per_s",],
-    "--ttft-ms": Usual(10, 60_000, "ms", _MS),
-    "--tpot-ms": _TOKEN_STEP,
-    "--percentile": USUAL["slo", "ttft_percentile"],
-    "--input": _PROMPT,
-    "--output": _ANSWER,
-}
-"""Options of a demand without a scenario."""
 
 
 def usual_at(path: tuple[str, ...]) -> Usual | None:

@@ -164,8 +164,9 @@ def between(lax: Handed, strict: Handed) -> Handed | None:
     )
 
 
-def roomier(scenario: Scenario, last: Handed) -> Handed:
-    """The same promises with more capacity for what is claimed."""
+def roomier(scenario: Scenario, last: Handed, steps: int = 1) -> Handed:
+    """The same promises with more capacity for what is claimed, by so many steps."""
+    more = HEADROOM**steps
     if scenario.objective == "max-throughput":
-        return replace(last, claimed_fraction=last.claimed_fraction / HEADROOM)
-    return replace(last, demand_factor=last.demand_factor * HEADROOM)
+        return replace(last, claimed_fraction=last.claimed_fraction / more)
+    return replace(last, demand_factor=last.demand_factor * more)

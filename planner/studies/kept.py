@@ -1,12 +1,13 @@
 """The plan of a promise, run before it is printed: tightened where it is not kept, better where there is room."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from planner.comparison import explained, solved
+from planner.comparison import explained, sketched, solved
 from planner.errors import CheckFailedError, InputError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
@@ -127,27 +128,67 @@ def kept(
     return replace(found, plan=found.plan.model_copy(update={"notes": (*found.plan.notes, *chosen)}))
 
 
-def _kept(first: Problem, question: RunQuestion | None, data_dirs: Sequence[Path], pace: Pace, say: Say) -> Kept:
+def kept_fleet(
+    scenario: Scenario,
+    question: RunQuestion | None,
+    data_dirs: Sequence[Path],
+    time_limit_s: float,
+    say: Say,
+    *,
+    has_ways_out: bool = True,
+) -> Kept:
+    """The same plan without what explains it: other fleets, and what its limits are worth. It is found patiently.
+
+    Args:
+        scenario: the question.
+        question: how long and how often a plan is run; None: the plan is only predicted.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: seconds of which each search may take half.
+        say: is told what is going on.
+        has_ways_out: whether ways out are looked for where there is no plan.
+
+    Raises:
+        InputError, InfeasibleError, UndecidedError: as `optimize` does.
+    """
+    first = planning_problem(scenario, data_dirs, time_limit_s=SEARCH_PART * time_limit_s)
+    pace = Pace(time_limit_s, TimeLimit.of(time_limit_s), is_patient=True)
+    return _kept(first, question, data_dirs, pace, say, is_explained=False, has_ways_out=has_ways_out)
+
+
+def _kept(
+    first: Problem,
+    question: RunQuestion | None,
+    data_dirs: Sequence[Path],
+    pace: Pace,
+    say: Say,
+    *,
+    is_explained: bool = True,
+    has_ways_out: bool = True,
+) -> Kept:
     """The same of pools whose layouts are settled, as those of all rounds."""
     scenario = first.scenario
     judge = Judge(question or RunQuestion(), data_dirs, say, sees_rate=False)
     as_run = None if question is None else trials(question, data_dirs, say, pace.whole)
     time_limit_s = SEARCH_PART * pace.time_limit_s
-    search = Search(scenario, judge, time_limit_s, open_bound=first.open_bound, trials=as_run)
+    search = Search(
+        scenario, judge, time_limit_s, open_bound=first.open_bound, is_explained=has_ways_out, trials=as_run
+    )
+    tell = partial(explained, time_limit_s=pace.explaining_s) if is_explained else sketched
     if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says
         problem = search.problem(scenario)
         solution = solved(problem, search.time_limit_s)
-        return Kept(explained(problem, solution, pace.explaining_s), problem, solution)
+        return Kept(tell(problem, solution), problem, solution)
     asked = candidate(search, as_asked(scenario))
     if question is None:
-        plan = with_slo_run(explained(asked.problem, asked.found, pace.explaining_s), scenario, asked, 0, 0, NOT_ASKED)
+        plan = with_slo_run(tell(asked.problem, asked.found), scenario, asked, 0, 0, NOT_ASKED)
         return Kept(plan, asked.problem, asked.found)
     if not pace.is_patient:
         runs = pace.of_runs()
         search.judge, search.time_limit_s = replace(judge, deadline=runs.deadline), runs.part_s(EACH_PART)
     chosen = chosen_by_runs(search, asked)
-    say(f"{scenario.name}: comparing with other fleets")
-    found = _explained(search, asked, chosen.plan, pace.explaining_s)
+    if is_explained:
+        say(f"{scenario.name}: comparing with other fleets")
+    found = _explained(search, asked, chosen.plan, tell)
     told = with_slo_run(found.plan, scenario, chosen.plan, chosen.seed, len(search.tried), chosen.because)
     costs = [one.badness for one in search.tried]
     may_do = cheaper_undecided(search.tried, costs, chosen.plan.badness) if scenario.objective == "min-cost" else ()
@@ -235,16 +276,16 @@ def _confirmed(search: Search) -> Chosen:
     return Chosen(first, question.seed, f"{tried}{': ' + TIME_UP if search.judge.is_over else ''}")
 
 
-def _explained(search: Search, asked: Candidate, chosen: Candidate, time_limit_s: float) -> Kept:
+def _explained(search: Search, asked: Candidate, chosen: Candidate, tell: Callable[[Problem, Solution], Plan]) -> Kept:
     """The plan in full, with what is to know of how it was found."""
     if chosen.found is asked.found and chosen.handed == asked.handed:
-        return Kept(explained(asked.problem, asked.found, time_limit_s), asked.problem, asked.found)
+        return Kept(tell(asked.problem, asked.found), asked.problem, asked.found)
     problem, found = chosen.problem, chosen.found
     if search.scenario.objective == "min-cost" and chosen.badness < asked.badness:
         # A fleet that the latency model excludes is no part of what it proves.
         routed = found.routed if problem.routes == asked.problem.routes else None
         problem, found = asked.problem, replace(found, bound=min(asked.found.bound, found.objective), routed=routed)
-    plan = as_promised(search.scenario, chosen, explained(problem, found, time_limit_s))
+    plan = as_promised(search.scenario, chosen, tell(problem, found))
     plan = bounded_as_asked(plan, asked.found.bound * unit_of(asked.problem))
     return Kept(plan.model_copy(update={"notes": (*_notes(asked, chosen), *plan.notes)}), problem, found)
 

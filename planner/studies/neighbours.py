@@ -1,17 +1,20 @@
 """Cheaper fleets than one that keeps its promise with room, which the latency model excludes by less than its error."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.comparison import solved
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer.problem import Problem
+from planner.optimizer.problem import PoolSpec, Problem
+from planner.optimizer.sized import within
 from planner.studies.handed import Handed, as_asked, searched
 from planner.studies.rounds import Candidate, Search, Tried, as_stated
 from planner.work_clock import work_s
 
 ERRORS = ((50.0, 0.26), (90.0, 0.32), (100.0, 0.57))
 """Up to a percentile, relative error of the predicted TTFT in 95 % of cases: the tandem of latency_models.md [-]."""
+STEP_ERROR = 0.25
+"""The same of the time per token in colocated pools that a percentage of requests does not exceed, about [-]."""
 NOTHING = 1e-9
 SEARCH_PART = 0.5
 """Of the time for runs, what finding cheaper fleets may take."""
@@ -29,7 +32,9 @@ def cheaper(search: Search, kept: Tried) -> list[Candidate]:
     """
     handed, now = lax(search), work_s()
     until = now + SEARCH_PART * (search.judge.deadline - now)
-    found = [one for sizes in _sizes(kept) if (one := _candidate(search, sizes, handed, until)) is not None]
+    laxer = kept.stated.stating(searched(search.scenario, handed))
+    asked = replace(laxer, pools=tuple(map(_with_longer_steps, laxer.pools)))
+    found = [one for n in _sizes(kept) if (one := _candidate(search, asked, n, handed, until)) is not None]
     less = (one for one in found if one.badness < kept.badness * (1 - NOTHING))
     return sorted(less, key=lambda one: one.badness)
 
@@ -45,36 +50,46 @@ def lax(search: Search) -> Handed:
     return replace(asked, ttft_s=slack)
 
 
-def _sizes(kept: Tried) -> Iterator[dict[str, int]]:
-    """Instances by pool of every fleet that is near and rents for less; first the same fleet, for fewer ports."""
-    problem, plan = kept.stated, kept.plan
-    n = {pool.name: pool.n_instances for pool in plan.pools}
-    usd = {pool.name: pool.usd_per_hour or 0.0 for pool in problem.pools}
-    free = [pool for pool in problem.pools if pool.name in n and pool.name == pool.key]
-    yield _stated(problem, n)
-    for one in free:
-        if n[one.name] <= one.min_instances:
+def _with_longer_steps(pool: PoolSpec) -> PoolSpec:
+    """A pool whose time per token in batches with prompts may be longer by the error of the model of these."""
+    batching = pool.batching
+    if batching is None or batching.engine.tpot_s is None:
+        return pool
+    engine = replace(batching.engine, tpot_s=batching.engine.tpot_s * (1 + STEP_ERROR))
+    return replace(pool, batching=replace(batching, engine=engine, known={}))
+
+
+def _sizes(kept: Tried) -> Iterator[list[int]]:
+    """Instances of every pool of fleets that are near and rent for less; first the same fleet, for fewer ports."""
+    pools, sizes = kept.stated.pools, list(kept.served.largest_sizes)
+    usd = [pool.usd_per_hour or 0.0 for pool in pools]
+    free = [i for i, pool in enumerate(pools) if _is_free(pool)]
+    yield sizes
+    for i in free:
+        if sizes[i] <= pools[i].min_instances:
             continue
-        less = {**n, one.name: n[one.name] - 1}
-        yield _stated(problem, less)
-        for other in free:
-            if other.name != one.name and usd[other.name] < usd[one.name] and n[other.name] < other.max_instances:
-                yield _stated(problem, {**less, other.name: n[other.name] + 1})
+        yield _moved(sizes, {i: -1})
+        for j in free:
+            if j != i and usd[j] < usd[i] and sizes[j] < pools[j].max_instances:
+                yield _moved(sizes, {i: -1, j: 1})
 
 
-def _stated(problem: Problem, n: dict[str, int]) -> dict[str, int]:
-    """Sizes as keys of the scenario, of pools that are free to have them."""
-    free = (p for p in problem.pools if p.name in n and p.name == p.key and p.min_instances < p.max_instances)
-    return {f"pools.{pool.key}.n_instances": n[pool.name] for pool in free}
+def _is_free(pool: PoolSpec) -> bool:
+    return pool.min_instances < pool.max_instances
 
 
-def _candidate(search: Search, sizes: dict[str, int], handed: Handed, until: float) -> Candidate | None:
+def _moved(sizes: Sequence[int], more: Mapping[int, int]) -> list[int]:
+    return [n + more.get(i, 0) for i, n in enumerate(sizes)]
+
+
+def _candidate(search: Search, asked: Problem, sizes: Sequence[int], handed: Handed, until: float) -> Candidate | None:
     """The plan of some sizes; None where there is none, or time is up."""
     left_s = until - work_s()
     if left_s <= 0:
         return None
+    pools = (within(pool, n, n) if _is_free(pool) else pool for pool, n in zip(asked.pools, sizes, strict=True))
+    problem = replace(asked, pools=tuple(pools))
     try:
-        problem = search.problem(searched(search.scenario.varied(sizes), handed))
         found = solved(problem, min(left_s, search.time_limit_s), is_explained=False)
     except (InfeasibleError, UndecidedError):
         return None

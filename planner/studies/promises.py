@@ -9,13 +9,13 @@ from planner.results import Interval, PeriodRun, Plan, Promise, Run, RunFigures
 from planner.scenario import Scenario
 from planner.units import MILLI, number
 
-TPOT_ALLOWED = 0.05
-"""Part of a limit on the decode step by which it may be missed, as validation allows it [-]."""
+ROUNDING = 1e-9
+"""Part of a limit on the time per token that a decode step at just that limit may exceed it by."""
 TIME_UP, NOT_ASKED = "time was up", "--no-run"
 """Why a promise was not run;"""
 INSIDE = "it lies within the interval of the run"
 """why it is undecided."""
-SLOWEST, STEP = "ttft_promised_s", "tpot_mean_s"
+SLOWEST, STEP = "ttft_promised_s", "tpot_promised_s"
 Say = Callable[[str], None]
 
 
@@ -110,10 +110,10 @@ def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
         if slo.ttft_s is not None and part.ttft_promised_s is not None:
             sure, name = part.intervals.get(SLOWEST), f"ttft_p{slo.ttft_percentile:g}_s"
             found.append(promise(name, slo.ttft_s, part.ttft_promised_s, sure, -1, 0.0, still_grows=run.is_transient))
-        if slo.tpot_ms is not None and part.tpot_mean_s is not None:
+        if slo.tpot_ms is not None and part.tpot_promised_s is not None:
             sure, limit_s = part.intervals.get(STEP), slo.tpot_ms * MILLI
             grows = run.is_decode_transient
-            found.append(promise(STEP, limit_s, part.tpot_mean_s, sure, -1, TPOT_ALLOWED, still_grows=grows))
+            found.append(promise(STEP, limit_s, part.tpot_promised_s, sure, -1, ROUNDING, still_grows=grows))
         of = part.name if part.name in scenario.classes else None
         yield from (one.model_copy(update={"request_class": of}) for one in found)
 

@@ -8,8 +8,9 @@ from planner.comparison.infeasibility import Trials
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import Problem, Solution, planning_problem
 from planner.optimizer.problem import ClassSpec
+from planner.optimizer.resolution import widened
 from planner.results import Plan
-from planner.scenario import Scenario
+from planner.scenario import Scenario, uneven_arrivals
 from planner.studies.handed import (
     Handed,
     as_asked,
@@ -24,8 +25,13 @@ from planner.studies.handed import (
 from planner.studies.period_runs import RATE, Judge, Ran, Seen, binding_periods, seen_periods
 from planner.studies.planned import PlanToRun
 from planner.studies.promises import STEP
+from planner.units import rounded
 
 MOST_ROUNDS = 8
+DIGITS = 6
+"""Of thresholds and rates that tell plans apart."""
+FAR = 2.0
+"""Times what is promised from which on stricter promises do not tell how much larger a fleet must be."""
 AS_GOOD = 1e-3
 """Relative difference to the plan as asked up to which a plan that holds is not improved upon, unless the search itself
 counts more as none."""
@@ -63,6 +69,10 @@ class Candidate:
         found = Planned(self.stated, self.served).class_ttft(name, period, self.rate)
         return None if found is None else found.quantile_s(percentile / 100)
 
+    def tpot_quantile_s(self, name: str, percentile: float, period: str | None) -> float | None:
+        """Time per output token that is predicted of a class, in a period of several; None where nothing is [s]."""
+        return Planned(self.stated, self.served).class_tpot_s(name, percentile / 100, period, self.rate)
+
     @property
     def idle_s(self) -> dict[str, float]:
         """TTFT without waits of every class, at the percentile that it is promised [s]."""
@@ -74,6 +84,21 @@ class Candidate:
             if slo is not None and slo.ttft_s is not None
         }
         return {name: ttft.quantile_s(p / 100) for name, (ttft, p) in found.items() if ttft is not None}
+
+    @property
+    def run_key(self) -> tuple[object, ...]:
+        """What a run depends on: that of two plans with the same one is the same."""
+        operations = (
+            (
+                one.n_instances,
+                *((*flow[:-2], *_rounded(flow[-2:])) for flow in one.flows),
+                *((*decoding[:-1], *_rounded(decoding[-1:])) for decoding in one.decodings),
+            )
+            for one in self.served.operations
+        )
+        rate = () if self.rate is None else _rounded((self.rate,))
+        promises = tuple(str(self.as_run.slo_of(name)) for name in self.as_run.workloads)
+        return tuple(operations), self.served.ports, rate, promises
 
     @property
     def badness(self) -> float:
@@ -166,7 +191,8 @@ def candidate(search: Search, handed: Handed) -> Candidate:
     question = searched(search.scenario, handed)
     if last is not None and last.problem.scenario == question:
         return as_stated(search, handed, last.problem, last.found)
-    problem = search.problem(question)
+    is_timed_alike = last is not None and last.handed.tpot_ms == handed.tpot_ms
+    problem = widened(last.problem.stating(question), 1) if last and is_timed_alike else search.problem(question)
     # What would do instead is of interest of the question as it was asked, and takes long.
     laxer = search.tried[0].found if search.tried else None
     is_explained = search.is_explained and not search.tried
@@ -182,7 +208,7 @@ def as_stated(search: Search, handed: Handed, problem: Problem, found: Solution)
         handed = replace(handed, ttft_s={**handed.ttft_s, **free})
     as_run = stated(scenario, handed)
     as_known = modelled(as_run)
-    known = problem if problem.scenario == as_known else search.problem(as_known)
+    known = problem if problem.scenario == as_known else problem.stating(as_known)
     ratio = handed.claimed_fraction / handed.demand_factor
     rate = Planned(problem, found).fleet.throughput_req_per_s * ratio if known.is_plain else None
     served = found if known.is_plain or ratio == 1 else found.at(ratio)
@@ -212,9 +238,14 @@ def _planned(known: Problem, served: Solution, plan: Plan, as_run: Scenario) -> 
     return PlanToRun(plan if is_known else _without_ttft(plan), at, {}, {})
 
 
+def _rounded(values: Sequence[float]) -> tuple[float, ...]:
+    return tuple(rounded(value, DIGITS) for value in values)
+
+
 def run(search: Search, one: Candidate) -> Tried:
-    """Run the periods of a plan that bind, all where those hold, as far as there is time."""
-    return _run(search, one, ())
+    """Run the periods of a plan that bind, all where those hold, as far as there is time; the same plan once."""
+    same = (tried for tried in search.tried if tried.run_key == one.run_key)
+    return _run(search, one, ()) if (known := next(same, None)) is None else _tried(one, known.seen)
 
 
 def run_again(search: Search, one: Tried, seed: int) -> Tried:
@@ -228,9 +259,12 @@ def run_again(search: Search, one: Tried, seed: int) -> Tried:
 def _run(search: Search, one: Candidate, known: Sequence[Seen]) -> Tried:
     n = len(search.tried) + 1
     judge = replace(search.judge, say=lambda what: search.judge.say(f"{search.scenario.name}: {what}, round {n}"))
-    parts = {name: getattr(one, name) for name in Candidate.__dataclass_fields__}
     found = list(seen_periods(judge, one.as_run, one.planned, known))
-    return Tried(**parts, seen=(*found, *known) if found else ())
+    return _tried(one, (*found, *known) if found else ())
+
+
+def _tried(one: Candidate, seen: tuple[Seen, ...]) -> Tried:
+    return Tried(**{name: getattr(one, name) for name in Candidate.__dataclass_fields__}, seen=seen)
 
 
 def _without_ttft(plan: Plan) -> Plan:
@@ -260,12 +294,22 @@ def _tightened(search: Search, broken: Sequence[Tried]) -> Handed:
     """Stricter by as much as the last run showed; twice as far, and so on, where that was not enough before.
 
     What a run shows is noisy, and so is what a stricter promise changes of a plan: small steps would take many runs.
+    Where bursts that no model of waits counts with make requests late by far, it is capacity that lacks.
     """
     last = broken[-1]
+    if _is_overrun(search, last):
+        return roomier(search.scenario, last.handed, 2 ** (len(broken) - 1))
     handed = _as_planned(search, last)
-    for _ in range(2 ** (len(broken) - 1)):
+    n_alike = sum(one.handed.headroom == last.handed.headroom for one in broken)
+    for _ in range(2 ** (n_alike - 1)):
         handed = tightened(search.scenario, handed, last.unkept, last.idle_s)
     return handed
+
+
+def _is_overrun(search: Search, last: Tried) -> bool:
+    """Whether a time to first token was missed by far, of requests that arrive in bursts."""
+    is_late = any(one.executed > FAR * one.limit for one in last.unkept if one.metric not in (RATE, STEP))
+    return is_late and not seeks_least(search.scenario) and bool(uneven_arrivals(search.scenario))
 
 
 def _as_planned(search: Search, last: Tried) -> Handed:

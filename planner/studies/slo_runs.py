@@ -102,7 +102,7 @@ def _slo_run(chosen: Candidate, request_class: str | None, name: str, slo: Slo) 
         executed_s=None if ttft is None else ttft.executed,
         ci_low_s=None if ttft is None else ttft.ci_low,
         ci_high_s=None if ttft is None else ttft.ci_high,
-        tpot=None if slo.tpot_ms is None else _step_run(chosen, name, slo.tpot_ms * MILLI, step),
+        tpot=None if slo.tpot_ms is None else _step_run(chosen, name, slo, step),
         request_class=request_class,
         period=period if len(chosen.plan.periods) > 1 else None,
         not_run=tuple(p.name for p in chosen.plan.periods if p.demand_req_per_s > 0 and p.name not in ran),
@@ -115,16 +115,11 @@ def _worst(promises: Sequence[Promise], *, is_step: bool) -> Promise | None:
     return max(some, key=lambda p: p.executed / p.limit, default=None)
 
 
-def _step_run(chosen: Candidate, name: str, promised_s: float, seen: Promise | None) -> DecodeStepRun:
-    own = next(c for c in chosen.plan.classes if c.name == name)
-    return step_run(promised_s, own.latency.tpot_mean_s, seen)
-
-
-def step_run(promised_s: float, predicted_s: float | None, seen: Promise | None) -> DecodeStepRun:
-    """A limit on the time per token, which is one on its mean over requests, beside prediction and run."""
+def _step_run(chosen: Candidate, name: str, slo: Slo, seen: Promise | None) -> DecodeStepRun:
+    """A limit on the time per token of a percentage of requests, beside prediction and run."""
     return DecodeStepRun(
-        promised_s=promised_s,
-        predicted_s=predicted_s,
+        promised_s=(slo.tpot_ms or 0.0) * MILLI,
+        predicted_s=chosen.tpot_quantile_s(name, slo.ttft_percentile, None if seen is None else seen.period),
         executed_s=None if seen is None else seen.executed,
         ci_low_s=None if seen is None else seen.ci_low,
         ci_high_s=None if seen is None else seen.ci_high,

@@ -202,7 +202,7 @@ def soonest(problem: Problem, solution: Solution) -> tuple[float, Solution]:
     best, best_s = solution, kept_ttft_s(problem, solution)
     used = [i for i, pool in enumerate(problem.pools) if pool.batching and solution.operations[0].n_instances[i]]
     for i in used if not problem.has_sizes_by_period else ():
-        for v in problem.families.get(problem.pools[i].key, (i,)):
+        for v in _exchangeable(problem, i):
             at = _in_use(problem, best, i)
             most = _largest(problem, best, (at, v), (1, problem.pools[v].max_instances))
             ttft_s = inf if most is None else kept_ttft_s(problem, most)
@@ -233,7 +233,7 @@ def _resized(problem: Problem, begun: Solution, below: Solution | None, deadline
         return None
     used = [i for i, pool in enumerate(problem.pools) if _has_options(problem, i) and best.operations[0].n_instances[i]]
     for i in used:
-        for v in problem.families.get(problem.pools[i].key, (i,)):
+        for v in _exchangeable(problem, i):
             if work_s() < deadline:
                 best = _fewest(problem, best, _in_use(problem, best, i), v, min(best.objective, most)) or best
     for i in range(len(problem.pools)):
@@ -252,10 +252,22 @@ def _has_options(problem: Problem, pool: int) -> bool:
     return spec.batching is not None or spec.key in problem.families
 
 
+def _exchangeable(problem: Problem, pool: int) -> list[int]:
+    """Pools that can take over all that a pool does, itself among them: at its site, for the same requests."""
+    mine = problem.pools[pool]
+    longest = max((problem.classes[c].mix.longest_tokens() for c in mine.classes), default=0.0)
+    needed = min(mine.rates.longest_tokens, longest)
+    return [
+        i
+        for i, one in enumerate(problem.pools)
+        if (one.site, one.parts, one.role, one.classes) == (mine.site, mine.parts, mine.role, mine.classes)
+        and one.rates.longest_tokens >= needed
+    ]
+
+
 def _in_use(problem: Problem, solution: Solution, pool: int) -> int:
-    """The way in use of the scenario's pool that a pool is one of."""
-    alike = problem.families.get(problem.pools[pool].key, (pool,))
-    return next((i for i in alike if solution.operations[0].n_instances[i]), pool)
+    """The first pool in use that can take over what a pool does."""
+    return next((i for i in _exchangeable(problem, pool) if solution.operations[0].n_instances[i]), pool)
 
 
 def _grown(problem: Problem, solution: Solution, most: float) -> Solution | None:
@@ -348,15 +360,25 @@ def _moved(solution: Solution, pool: int, way: int, n: int) -> Solution:
 
 def _of_size(problem: Problem, solution: Solution, pool: int, way: int, n: int) -> Solution | None:
     """The plan with so many instances of a way to run a pool, and its bill; None where limits do not allow it."""
-    found, stated = _moved(solution, pool, way, n), problem.scenario.pools.get(problem.pools[pool].key)
-    low, high = problem.pools[way].min_instances, problem.pools[way].max_instances
-    if stated is not None and problem.pools[pool].key in problem.families:
-        low = stated.min_instances if stated.n_instances == "free" else stated.n_instances
-        high = low if stated.n_instances != "free" else min(high, stated.max_instances or high)
+    found, (low, high) = _moved(solution, pool, way, n), _limits(problem, way)
+    is_one_family = problem.pools[pool].key == problem.pools[way].key
+    if not is_one_family and _limits(problem, pool)[0] > 0:
+        return None
     if not low <= n <= high or not is_within_limits(problem, found.operations[0].n_instances):
         return None
     found, budget = replace(found, objective=_bill(problem, found)), problem.scenario.budget_usd_per_hour
     return None if budget is not None and problem.is_priced and found.objective > budget * (1 + TINY) else found
+
+
+def _limits(problem: Problem, pool: int) -> tuple[int, int]:
+    """Fewest and most instances of a pool, or of all ways to run it where it is one of several."""
+    spec = problem.pools[pool]
+    stated = problem.scenario.pools.get(spec.key)
+    if stated is None or spec.key not in problem.families:
+        return spec.min_instances, spec.max_instances
+    fixed = None if stated.n_instances == "free" else stated.n_instances
+    low, high = (stated.min_instances, stated.max_instances or spec.max_instances) if fixed is None else (fixed, fixed)
+    return max(spec.min_instances, low), min(spec.max_instances, high)
 
 
 def _bill(problem: Problem, solution: Solution) -> float:

@@ -10,7 +10,7 @@ from planner.profiles.stack import Calibration
 from planner.results.prediction import PrefillPrediction
 from planner.roofline import emulation
 from planner.roofline.formats import checkpoint_cache_notes
-from planner.scenario.usual import OPTIONS, unusual
+from planner.scenario.usual import TOKEN_STEP, unusual
 from planner.studies.predict.memory import WORTH_HAVING, fewest_accelerators
 from planner.studies.predict.question import Instance
 from planner.studies.predict.seconds import Phase, beyond_calibration, calibration_of
@@ -71,7 +71,7 @@ def notes(asked: Instance) -> Iterator[Note]:
     """Notes on the question itself; those on where seconds come from are made with them."""
     limit_s = asked.question.tpot_limit_s
     if limit_s is not None:
-        yield from unusual("--tpot-ms", 1000 * limit_s, OPTIONS["--tpot-ms"])
+        yield from unusual("--tpot-ms", 1000 * limit_s, TOKEN_STEP)
     yield from _size_notes(asked)
     yield from _profile_notes(asked)
     yield from _format_notes(asked)

@@ -7,20 +7,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from planner.errors import InfeasibleError, InputError
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.executor import RunQuestion
 from planner.jobs import HERE, Workers, answers
 from planner.profiles import hardware_profile, model_profile
-from planner.results import SizeMap, SizeMapCell
+from planner.results import Plan, SizeMap, SizeMapCell
 from planner.scenario import Price
 from planner.schema import StrictModel, TomlFile
 from planner.studies.plan_inputs import inputs_digest
-from planner.studies.size.question import SizeQuestion
-from planner.studies.size.study import sized
+from planner.studies.size import KINDS, SizeQuestion, best_fleet_of
 from planner.units import MILLI
 from planner.workload import Workload
 
 WIDE_SIGMAS = 3.0
 """Standard deviations of a logarithm at which lengths are cut off."""
+N_REPLICATIONS = 4
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Say = Callable[[str], None]
 
@@ -160,18 +161,25 @@ def _demands(question: SizeMapQuestion) -> Iterator[tuple[Traffic, float, SizeQu
 def _cell(question: SizeMapQuestion, place: int, time_limit_s: float) -> SizeMapCell:
     """The demand at a place of the map."""
     traffic, prompt, asked = next(islice(_demands(question), place, None))
-    known = {
-        "model": asked.profile.name,
-        "hardware": asked.chips[0].name,
-        "traffic": traffic.name,
-        "rate_req_per_s": asked.rate_req_per_s,
-        "input_tokens": prompt,
-        "output_tokens": traffic.output_tokens,
-        "ttft_s": asked.ttft_s,
-        "tpot_s": asked.tpot_s,
-    }
-    try:
-        found = sized(asked, question.n_requests, 0, time_limit_s).size
-    except InfeasibleError as error:
-        return SizeMapCell.model_validate({**known, "colocated": None, "disaggregated": None, "failure": str(error)})
-    return SizeMapCell.model_validate({**known, "colocated": found.colocated, "disaggregated": found.disaggregated})
+    fleets: dict[str, Plan | None] = {}
+    failures: list[str] = []
+    for kind, roles in KINDS.items():
+        try:
+            run = RunQuestion(question.n_requests, 0, None, N_REPLICATIONS)
+            fleets[kind] = best_fleet_of(asked, roles, run, time_limit_s).plan
+        except (InfeasibleError, UndecidedError) as error:
+            fleets[kind] = None
+            failures.append(str(error))
+    return SizeMapCell(
+        model=model_profile(asked.model).name,
+        hardware=hardware_profile(asked.hardware[0]).name,
+        traffic=traffic.name,
+        rate_req_per_s=asked.rate_req_per_s,
+        input_tokens=prompt,
+        output_tokens=traffic.output_tokens,
+        ttft_s=traffic.promise_s(prompt),
+        tpot_s=asked.tpot_s or 0.0,
+        colocated=fleets["colocated"],
+        disaggregated=fleets["disaggregated"],
+        failure=None if any(fleets.values()) else "\n".join(failures),
+    )
