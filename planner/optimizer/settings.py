@@ -80,7 +80,7 @@ class SearchSettings:
     one offers. A mix of thresholds far apart does what no single one can."""
     most_bound_periods: int = 6
     """Periods that the bound counts with."""
-    bound_time_share: float = 0.25
+    bound_time_share: float = 0.4
     """Longest time of the bound, of what the first relaxations leave."""
     block_gap: float = 0.002
     """Gap at which the program of a block may stop."""

@@ -119,6 +119,7 @@ def _day_relaxation(state: SearchState, deadline: float) -> Relaxation | None:
         return None
     is_stated = all(mix_of(state.problem, members).is_discrete for members in state.problem.groups)
     offers, day = sampled_thresholds(loads, whole_day, SETTINGS.rough_step), None
+    state.arcs = frozenset()
     for reach in (None, *(() if is_stated else SETTINGS.reaches)):
         offers = offers if reach is None or day is None else thresholds_around_mean(day, reach)
         program = relaxed_program(loads, whole_day, rough.segments(), offers, rough.arcs())
