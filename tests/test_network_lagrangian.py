@@ -84,7 +84,7 @@ def test_without_a_price_blocks_are_the_program() -> None:
 def test_a_program_without_whole_numbers_is_bounded_by_its_optimum() -> None:
     rows = Rows()
     rows.row("serve", [(rows.column("n", 0, 9, 2.0), 3.0)], low=4.0)
-    assert rows.bounded(10.0, 0.0)[0] == pytest.approx(2.0 * 4 / 3)
+    assert rows.bounded(10.0, 0.0) == pytest.approx(2.0 * 4 / 3)
 
 
 def two_models(is_spread: bool = False) -> Problem:
@@ -119,8 +119,7 @@ def test_decode_in_whole_instances_lifts_the_bound_of_a_network_and_stays_below_
     whole = seen.program.rows.solved(60.0, 0.01)
     assert whole is not None
     assert seen.lagrangian_bound() <= whole.objective
-    assert set(seen.integer_thresholds(20.0)) == {(g, s.period) for g in range(2) for s in situations}
-    assert seen.binding_periods() == situations
+    assert seen.binding_situations() == situations
 
 
 def test_a_look_through_fewer_ways_and_thresholds_costs_more() -> None:

@@ -11,7 +11,6 @@ from planner.comparison import baselines as rivals
 from planner.comparison import decided, optimize, optimized, sketched
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import planning_problem, searched
-from planner.optimizer.network import search
 from planner.optimizer.network.cells import point
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import (
@@ -22,10 +21,8 @@ from planner.optimizer.network.period_operation import (
     period_waits,
 )
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.search_state import SearchState
 from planner.optimizer.problem import Part, Problem
 from planner.optimizer.solution import Solution
-from planner.work_clock import work_s
 from tests.builders import FAST, GPUS, HOME, sketch, small_with
 from tests.network_scenarios import scale_scenario
 
@@ -304,37 +301,6 @@ def test_a_ratio_holds_for_the_whole_fleet_and_is_named_where_nothing_keeps_it()
     assert 2 * plan.pool("near").n_instances == plan.pool("decode").n_instances
     with pytest.raises(InfeasibleError):
         optimize(small_with({**DAY, "routing": {"prefill_to_decode": "1:97"}}))
-
-
-def price_of(problem: Problem, name: str) -> float:
-    return next(pool.usd_per_hour or 0.0 for pool in problem.pools if pool.name == name)
-
-
-def test_polishing_takes_out_what_no_period_needs_and_forgets_what_broke_on_the_way() -> None:
-    problem = problem_of(SLO)
-    found = network_search(problem, 600.0, 0.02)
-    assert found is not None
-    dearest = max(sizes(problem, found), key=lambda name: price_of(problem, name))
-    i = next(i for i, pool in enumerate(problem.pools) if pool.name == dearest)
-    larger = tuple(n + (j == i) for j, n in enumerate(found.operations[0].n_instances))
-    operations = tuple(replace(one, n_instances=larger) for one in found.operations)
-    wasteful = replace(found, operations=operations, objective=found.objective + (problem.pools[i].usd_per_hour or 0.0))
-    state = SearchState(
-        problem,
-        search.peak_situations(problem),
-        {},
-        {i: [(1, pool.max_instances)] for i, pool in enumerate(problem.pools)},
-        [1.0] * len(problem.classes),
-        NetworkLoads(problem, is_optimistic=True),
-        0.0,
-        wasteful,
-    )
-    search._recreate(state, work_s() + 60.0)
-    assert state.best is not None
-    assert state.best is state.recreated
-    assert state.best.objective <= found.objective * (1 + 1e-9)
-    assert classes_missing_slo(problem, state.best.operations, state.best.ports) == []
-    assert state.slo_factors == [1.0] * len(problem.classes)
 
 
 @pytest.mark.parametrize("promise", [{}, {"slo": {"ttft_s": 6.0}}], ids=["capacity", "promise"])

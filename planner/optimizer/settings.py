@@ -72,26 +72,16 @@ class SearchSettings:
     most_new_losses: int = 4
     """Losses, or periods, that join a program in one round: the worst ones often cover the others."""
 
-    # Better plans: `search`
-    recreate_time_share: float = 0.1
-    """Longest time that ruin and recreate may take in one round."""
-    most_in_vain: int = 50
-    """Steps in a row that made nothing cheaper, after which ruin and recreate stops in a round."""
-
-    # Large networks: `decomposed_search` and `relaxation`
+    # Large networks: `large_search`, `relaxation` and `fix_and_optimize`
     rough_step: int = 4
     """Every so many-th threshold is offered in relaxations that lead to a plan: only the bound needs all of them."""
     reaches: tuple[int, ...] = (3, 1)
     """Where lengths are continuous: thresholds around the mean of those that the last relaxation mixes, which the next
     one offers. A mix of thresholds far apart does what no single one can."""
-    most_binding_periods: int = 12
-    """Periods whose thresholds are chosen together."""
     most_bound_periods: int = 6
     """Periods that the bound counts with."""
     bound_time_share: float = 0.4
     """Longest time of the bound, of what the first relaxations leave."""
-    block_time_share: float = 0.2
-    """Longest time for the integer thresholds of one served model."""
     block_gap: float = 0.002
     """Gap at which the program of a block may stop."""
     block_integer_columns: int = 1_000
@@ -110,48 +100,16 @@ class SearchSettings:
     """Time left to judge a plan when it is not improved any more."""
     fixed_roles_time_share: float = 0.6
     """Where roles may change: time in which a plan with fixed roles is sought, since its sizes are found sooner."""
-
-    # Relax and fix: `relax_and_fix`
-    fix_time_share: float = 0.12
-    """Longest time of one step."""
-    n_thresholds: int = 8
-    """Thresholds of a group in a period in the first step."""
-    near_shares: tuple[float, ...] = (0.25, 0.5, 0.75)
-    """Allowances that are offered once the threshold is nearly known, between the least and the most."""
-    cells_gap: float = 0.02
-    """Gap that the choice of thresholds may leave open: sizes are chosen after it."""
-    sizes_gap: float = 0.003
-    """Gap that the choice of sizes may leave open."""
-
-    # Ruin and recreate: `ruin_and_recreate` and its subproblems
-    near_thresholds: int = 2
-    """Thresholds on either side of those of a plan that a better plan may choose."""
+    near_plan: int = 1
+    """Thresholds on either side of those of a plan that the next one may choose once sizes alone make none better."""
     inside_thresholds: int = 3
     """Thresholds inside each interval of lengths, where lengths are continuous."""
-    judge_time_share: float = 0.4
-    """Part of the time after which a plan is judged and other thresholds are offered."""
-    most_ruined: int = 4
-    """Pools or links that lose units in one step."""
-    deepest_ruin: float = 0.3
-    """Largest part of a pool or link that is taken out in one step."""
-    whole_group_share: float = 0.3
-    """How often all pools that serve a group lose units instead of a few pools."""
-    detour: float = 0.003
-    """What a step may cost more than the cheapest plan so far, as a part of it: cheaper plans lie behind such."""
-    forgetting: float = 0.95
-    """Factor on what is remembered of periods that did not fit, at every step: recent failures come first."""
-    stuck_weight: float = 1e6
-    """Weight that puts a period that nothing made fit before all others."""
-    restart_factor: float = 0.9
-    """Factor on sizes that could not be made to fit, from which the next start is made."""
-    subproblem_gap: float = 0.03
-    """Gap that the program of one period may leave open, of what the period uses."""
-    subproblem_limit_s: float = 1.5
-    """Longest time of the program of one period [s]: there are thousands of them."""
-    use_weight: float = 0.01
-    """Weight of the rent of what a period keeps busy, beside that of units it adds: what is left is for others."""
-    most_added: int = 16
-    """Units of a kind that one period may add at once."""
+    step_time_share: float = 0.03
+    """Longest time for the program of one plan,"""
+    longer_step: float = 4.0
+    """and the factor on it where that finds none."""
+    sizes_gap: float = 0.001
+    """Gap that it may leave open."""
 
     # Local search: `local_search`
     rerouted_fractions: tuple[float, ...] = (1 / 32, 1 / 8, 1 / 2, 1.0)

@@ -55,9 +55,7 @@ def blocks_of(matrix: "csr_matrix", rows: Mask, columns: Mask) -> list[tuple[Ind
     return [(np.flatnonzero(of_columns == label), np.flatnonzero(of_rows == label)) for label in shared]
 
 
-def block_program(
-    rows: Rows, matrix: "csr_matrix", columns: Iterable[int], kept: Iterable[int], beside: Mask
-) -> tuple[Rows, Indices]:
+def block_program(rows: Rows, matrix: "csr_matrix", columns: Iterable[int], kept: Iterable[int], beside: Mask) -> Rows:
     """A block as a program of its own.
 
     Args:
@@ -69,7 +67,7 @@ def block_program(
             rows.
 
     Returns:
-        The program, and the column of the whole program behind each of its columns: those of the block come first.
+        The program; the columns of the block come first.
     """
     program = Rows()
     place: dict[int, int] = {}
@@ -87,4 +85,4 @@ def block_program(
             if c not in place:
                 add(c)
         program.row(rows.row_names[r], [(place[c], a) for c, a in terms], rows.row_lows[r], rows.row_highs[r])
-    return program, np.array(list(place), np.intp)
+    return program

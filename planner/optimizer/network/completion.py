@@ -196,6 +196,8 @@ def _unsurvived(
     missing = []
     for p in periods:
         for loss in state.problem.losses():
+            if loss.kind == "instance" and safe.spec.n_spare:
+                continue  # the same flows go on
             situation = Situation(p, loss)
             if situation not in state.active and _resolved(state, safe, plan, situation) is None:
                 missing.append(situation)

@@ -60,25 +60,8 @@ class LagrangianRelaxation:
             if columns.size > SETTINGS.block_integer_columns:
                 total += float(self._costs[columns] @ self.values[columns])
             else:
-                total += self._program(columns, kept).bounded(time_limit_s, gap)[0]
+                total += self._program(columns, kept).bounded(time_limit_s, gap)
         return total
-
-    def chosen(self, time_limit_s: float, gap: float) -> Floats:
-        """Columns that every large block has when it is solved by itself with integers.
-
-        Args:
-            time_limit_s: longest time for one block [s].
-            gap: relative distance of solution and bound at which a block may stop [fraction].
-
-        Returns:
-            Every column, shape (columns,).
-        """
-        values = self.values.copy()
-        for columns, kept in self._parts:
-            if columns.size > SETTINGS.block_integer_columns:
-                _, solution = self._program(columns, kept).bounded(time_limit_s, gap)
-                values[columns] = values[columns] if solution is None else solution[: columns.size]
-        return values
 
     @cached_property
     def _matrix(self) -> "csr_matrix":
@@ -131,6 +114,6 @@ class LagrangianRelaxation:
 
     def _program(self, columns: Indices, kept: Indices) -> Rows:
         """A block as a program of its own, with its reduced costs."""
-        program, _ = block_program(self.rows, self._matrix, columns, kept, self._is_fixed)
+        program = block_program(self.rows, self._matrix, columns, kept, self._is_fixed)
         program.costs[:] = [*self._costs[columns].tolist(), *(0.0 for _ in program.costs[columns.size :])]
         return program

@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 from planner.optimizer.network.batch_needs import Need
-from planner.optimizer.network.cells import PARTS, Array, Cell
+from planner.optimizer.network.cells import PARTS, Cell
 from planner.optimizer.network.indices import (
     CellChoice,
     DecodeRate,
@@ -40,16 +39,6 @@ from planner.optimizer.sized import Sizing
 
 Segments = Mapping[int, Sequence[tuple[int, int]]]
 """Sizes of every pool in pieces, from 1 to its most."""
-
-
-class SizeLimit(NamedTuple):
-    """How the limit of a row follows the size of a pool."""
-
-    pool: int
-    curve: Array
-    """Limit at the sizes of GRID."""
-    n_lost: int
-    """Instances that do not count."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +112,6 @@ class MixedIntegerProgram:
     """Rows that couple several served models: accelerators, links, the budget."""
     prefill_rows: dict[PoolInSituation, list[int]] = field(default_factory=dict)
     """Rows about the work of a prefill pool."""
-    size_limits: dict[int, SizeLimit] = field(default_factory=dict)
-    """Limits of rows about the work of a pool, by row."""
 
     @property
     def problem(self) -> Problem:

@@ -1,13 +1,16 @@
 """What the solution of a program says of a network: arcs in use, sizes, cells that are chosen, and every period."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.network.cells import Cell, Cells
 from planner.optimizer.network.indices import PeriodArc, PoolSizing
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
-from planner.optimizer.network.program import MixedIntegerProgram
+from planner.optimizer.network.program import MixedIntegerProgram, segments_of
 from planner.optimizer.network.rows import ProgramSolution
+from planner.optimizer.solution import Solution
 
 TINY = 1e-7
 
@@ -79,3 +82,36 @@ def chosen_cells(program: MixedIntegerProgram, values: NDArray[np.float64]) -> C
         cell = program.spec.cells[at][k]
         chosen[at] = max(chosen.get(at, (-1.0, cell)), (float(values[y]), cell))
     return {at: [cell] for at, (_, cell) in chosen.items()}
+
+
+def start_values(program: MixedIntegerProgram, plan: Solution) -> dict[int, float]:
+    """The integers of a plan as start values of a program; cells of periods that it leaves out have none.
+
+    Args:
+        program: the program.
+        plan: the plan.
+    """
+    start: dict[int, float] = {}
+    operations = {one.period: one for one in plan.operations}
+    for (i, h), columns in program.instances.items():
+        n = operations.get(h if len(plan.operations) > 1 else 0, plan.operations[0]).n_instances[i]
+        for (j, column), (low, high) in zip(columns.items(), segments_of(program, i), strict=True):
+            is_inside = low <= n <= high
+            start[column] = float(n) if is_inside else 0.0
+            start[program.segment_choices[PoolSizing(i, h)][j]] = float(is_inside)
+    for row, ports in zip(program.ports, plan.ports, strict=True):
+        start |= {column: float(m) for column, m in zip(row, ports, strict=True)}
+    for (g, s, k), y in program.cell_choices.items():
+        period = program.spec.situations[s].period
+        if period in operations:
+            used = [f for f in operations[period].flows if f.stream in program.problem.groups[g]]
+            cells = program.spec.cells[g, period]
+            held = {_cell_of(cells, flow.threshold_tokens) for flow in used} or {0}
+            start[y] = float(k in held)
+    return start
+
+
+def _cell_of(cells: Sequence[Cell], threshold_tokens: float) -> int:
+    """The first cell that holds a threshold; else the first of all."""
+    held = (k for k, cell in enumerate(cells) if cell.low_tokens <= threshold_tokens <= cell.high_tokens)
+    return next(held, 0)

@@ -41,6 +41,35 @@ def points_in_cell(
     return points
 
 
+def points_at(loads: NetworkLoads, members: Sequence[int], thresholds_tokens: Sequence[float]) -> list[Cell]:
+    """Points at some thresholds, with an allowance in the middle of those that leave both parts time to wait.
+
+    Args:
+        loads: coefficients, with the late requests that are allowed.
+        members: streams of the group.
+        thresholds_tokens: the thresholds [tokens].
+
+    Returns:
+        Cells of one threshold and one allowance; none for thresholds where no allowance leaves both parts time.
+    """
+    points = []
+    for t in dict.fromkeys(thresholds_tokens):
+        ranges = [loads.shares(q, point(t)) for q in members]
+        least, most = max([0.0, *(low for low, _ in ranges)]), min([1.0, *(high for _, high in ranges)])
+        if least <= most:
+            points.append(point(t, (least + most) / 2))
+    return points
+
+
+def first_segments(problem: Problem) -> dict[int, list[tuple[int, int]]]:
+    """One segment for every pool, from 1 to the most instances that it may have [count].
+
+    Args:
+        problem: the resolved scenario.
+    """
+    return {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
+
+
 def segments_around(segments: Sequence[tuple[int, int]], n_instances: int) -> list[tuple[int, int]]:
     """Segments of a pool's sizes, cut so that a narrow one holds a size: a quarter of it to either side.
 

@@ -20,8 +20,8 @@ from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import PeriodArc, StreamArc
 from planner.optimizer.network.lagrangian import LagrangianRelaxation
 from planner.optimizer.network.loads import NetworkLoads
-from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, Segments, sizes_of
-from planner.optimizer.network.program_solution import TINY, chosen_cells, largest_sizes, used_arcs
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, Segments
+from planner.optimizer.network.program_solution import TINY, largest_sizes, used_arcs
 from planner.optimizer.network.refinement import finest_cells, segments_around
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.problem import Situation
@@ -46,14 +46,6 @@ class Relaxation:
         segments = self.program.spec.segments
         return {i: segments_around(segments[i], n) for i, n in enumerate(largest_sizes(self.program, self.solution))}
 
-    def used_segments(self) -> dict[int, list[tuple[int, int]]]:
-        """One segment for every pool that the optimum uses, from 1 to its most; none for the others."""
-        values, pools = self.solution.values, self.program.problem.pools
-        used = {
-            i for (i, _), pieces in self.program.instances.items() if sum(values[c] for c in pieces.values()) > TINY
-        }
-        return {i: [(1, max(p.max_instances, 1))] * (i in used) for i, p in enumerate(pools)}
-
     def period_prices(self) -> NDArray[np.float64]:
         """Shadow price of prefill capacity in every period, summed over pools.
 
@@ -71,30 +63,11 @@ class Relaxation:
             period_prices[s] -= duals[rows].sum()
         return period_prices
 
-    def binding_periods(self) -> list[Situation]:
-        """Periods whose prefill capacity has a price, the highest price first."""
-        period_prices = self.period_prices()
+    def binding_situations(self) -> list[Situation]:
+        """Situations whose prefill capacity has a price, the highest price first."""
+        period_prices, situations = self.period_prices(), self.program.spec.situations
         order = largest_first(range(len(period_prices)), lambda s: float(period_prices[s]), SOLVED)
-        return [
-            self.program.spec.situations[s]
-            for s in order
-            if period_prices[s] > SETTINGS.binding_share * period_prices.sum()
-        ]
-
-    def fractional_units(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Sizes and ports of the optimum, in fractions.
-
-        Returns:
-            Instances of every pool, or accelerators of every owner where roles change, shape (pools,) or (owners,)
-            [count]; and ports of every tier of every link, shape (tiers,) [count].
-        """
-        values, program = self.solution.values, self.program
-        ports = np.array([values[c] for row in program.ports for c in row])
-        if program.bought_accelerators:
-            return np.array([values[column] for column in program.bought_accelerators.values()]), ports
-        return np.array(
-            [sum(values[c] for c in sizes_of(program, i, 0)) for i in range(len(program.problem.pools))]
-        ), ports
+        return [situations[s] for s in order if period_prices[s] > SETTINGS.binding_share * period_prices.sum()]
 
     def mixed_thresholds(self) -> dict[tuple[int, int], list[float]]:
         """Upper ends of the cells that the optimum mixes, by group and period [tokens]."""
@@ -111,18 +84,8 @@ class Relaxation:
         Source:
             Lagrangian relaxation with the dual values as multipliers, see `lagrangian`.
         """
-        return self._lagrangian().bound(SETTINGS.block_limit_s, SETTINGS.block_gap)
-
-    def integer_thresholds(self, time_limit_s: float) -> Cells:
-        """Thresholds of every served model with whole instances, at the prices of what models share.
-
-        Args:
-            time_limit_s: longest time for one model [s]; one without a solution by then keeps its most used thresholds.
-        """
-        return chosen_cells(self.program, self._lagrangian().chosen(time_limit_s, SETTINGS.block_gap))
-
-    def _lagrangian(self) -> LagrangianRelaxation:
-        return LagrangianRelaxation(self.program.rows, self.program.shared_rows, self._duals(), self.solution.values)
+        shared = LagrangianRelaxation(self.program.rows, self.program.shared_rows, self._duals(), self.solution.values)
+        return shared.bound(SETTINGS.block_limit_s, SETTINGS.block_gap)
 
     def _duals(self) -> NDArray[np.float64]:
         if self.solution.duals is None:

@@ -112,29 +112,6 @@ class Rows:
         self.row_names.append(name)
         return len(self.row_names) - 1
 
-    def widen(self, terms: Mapping[int, tuple[int, float]]) -> None:
-        """Add a term to some rows.
-
-        Args:
-            terms: column and factor, by row.
-        """
-        starts, columns, factors = [0], [], []
-        for row in range(len(self.row_names)):
-            inside = slice(self.starts[row], self.starts[row + 1])
-            more = [terms[row]] if row in terms else []
-            columns += [*self.columns[inside], *(column for column, _ in more)]
-            factors += [*self.factors[inside], *(factor for _, factor in more)]
-            starts.append(len(columns))
-        self.starts, self.columns, self.factors = starts, columns, factors
-
-    def solver(self, gap: float) -> highspy.Highs:
-        """HiGHS with the program, to be solved many times with other bounds.
-
-        Args:
-            gap: relative distance of solution and bound at which it may stop [fraction].
-        """
-        return self._highs(gap, self.integers)
-
     def solved(
         self,
         time_limit_s: float,
@@ -177,15 +154,12 @@ class Rows:
         bound = min(float(info.mip_dual_bound) / self.weight, value)
         return ProgramSolution(value, bound, np.array(solution.col_value))
 
-    def bounded(self, time_limit_s: float, gap: float) -> tuple[float, NDArray[np.float64] | None]:
-        """A bound, however short the time, and the best solution found.
+    def bounded(self, time_limit_s: float, gap: float) -> float:
+        """A bound, however short the time; inf where the program is infeasible.
 
         Args:
             time_limit_s: work that HiGHS may take [s].
             gap: relative distance of solution and bound at which it may stop [fraction].
-
-        Returns:
-            The bound, inf where the program is infeasible; and every column, None without a solution.
         """
         import highspy
 
@@ -193,14 +167,12 @@ class Rows:
         run_within(solver, time_limit_s, any(self.integers))
         info = solver.getInfo()
         if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
-            return inf, None
-        is_found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-        if not any(self.integers):  # a linear program has no bound but its optimum
-            is_solved = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-            bound = float(info.objective_function_value) if is_solved else -inf
-        else:
-            bound = float(info.mip_dual_bound)
-        return bound / self.weight, np.array(solver.getSolution().col_value) if is_found else None
+            return inf
+        if any(self.integers):
+            return float(info.mip_dual_bound) / self.weight
+        # A linear program has no bound but its optimum.
+        is_solved = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        return float(info.objective_function_value) / self.weight if is_solved else -inf
 
     def written(self) -> str:
         """The program in the LP format, for people and for tests."""

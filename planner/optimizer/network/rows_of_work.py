@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from planner.optimizer.network.cells import Array, Use
 from planner.optimizer.network.indices import CellChoice, PoolInSituation, PoolSizing
 from planner.optimizer.network.lateness import LateUse, sizes_between, tangents
 from planner.optimizer.network.loads import GRID
-from planner.optimizer.network.program import MixedIntegerProgram, SizeLimit, segments_of
+from planner.optimizer.network.program import MixedIntegerProgram, segments_of
 from planner.optimizer.network.rows_of_links import GBIT_PER_BYTE
 
 SLOPE_DIGITS = 6
@@ -33,14 +32,6 @@ Alike = tuple[object, ...]
 """What makes the users of a pool leave each other the same."""
 
 
-class _Limit(NamedTuple):
-    """How busy a pool may be."""
-
-    curve: Array
-    """At sizes of GRID."""
-    lines: Lines
-
-
 @dataclass(frozen=True)
 class _Crowd:
     """How the users of a pool limit each other: the same in all situations with the same losses and limits."""
@@ -49,9 +40,9 @@ class _Crowd:
     """On the work of every user in the limit of every cell, shape (cells, users),"""
     factors_of_all: Array
     """Factors on the work of every user in the limit of all work, shape (users,)."""
-    limits: list[_Limit]
+    limits: list[Lines]
     """Of every cell,"""
-    limit_of_all: _Limit
+    limit_of_all: Lines
     """Limit of all work."""
 
 
@@ -292,17 +283,16 @@ def within_size(
     name: str,
     at: PoolInSituation,
     terms: Sequence[tuple[int, float]],
-    limit: _Limit,
+    limit: Lines,
     more: float = 0.0,
 ) -> None:
     """terms <= limit at the size of a pool in a situation, and more, by lines over its segments."""
     sizing = PoolSizing(at.pool, program.sizing_of(program.spec.situations[at.situation]))
     columns = zip(program.instances[sizing].values(), program.segment_choices[sizing].values(), strict=True)
     size: list[tuple[int, float]] = []
-    for (n, z), (slope, constant) in zip(columns, limit.lines, strict=True):
+    for (n, z), (slope, constant) in zip(columns, limit, strict=True):
         size += [(n, -slope), (z, -constant)]
-    row = program.rows.row(name, [*terms, *size], high=more)
-    program.size_limits[row] = SizeLimit(at.pool, limit.curve, _n_lost(program, *at))
+    program.rows.row(name, [*terms, *size], high=more)
 
 
 def _n_lost(program: MixedIntegerProgram, pool: int, s: int) -> int:
@@ -310,11 +300,11 @@ def _n_lost(program: MixedIntegerProgram, pool: int, s: int) -> int:
     return program.spec.n_spare + int(program.spec.situations[s].loss == ("instance", program.problem.pools[pool].name))
 
 
-def limits_of_size(program: MixedIntegerProgram, at: PoolInSituation, curves: Array, above: bool) -> list[_Limit]:
+def limits_of_size(program: MixedIntegerProgram, at: PoolInSituation, curves: Array, above: bool) -> list[Lines]:
     """Every curve with lines over the segments of a pool's sizes."""
     n_lost = _n_lost(program, *at)
     segments = [chords(curves, low, high, n_lost, above) for low, high in segments_of(program, at[0])]
-    return [_Limit(curve, [lines[c] for lines in segments]) for c, curve in enumerate(curves)]
+    return [[lines[c] for lines in segments] for c in range(len(curves))]
 
 
 def chords(limits: Array, low: int, high: int, n_lost: int, above: bool) -> Lines:

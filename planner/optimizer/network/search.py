@@ -6,7 +6,7 @@
 3. Periods and losses that the plan does not cover join the program. The chosen cells, and the segments of sizes around
    the chosen sizes, are cut finer. This goes on until plan and bound meet.
 
-Large networks are decomposed instead, see `decomposed_search`.
+Large networks are searched otherwise, see `large_search`.
 """
 
 from collections.abc import Sequence
@@ -18,25 +18,25 @@ import numpy as np
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.batch_needs import instances_per_rate
-from planner.optimizer.network.cells import Cell, Cells, mix_of
+from planner.optimizer.network.cells import Cells, mix_of
 from planner.optimizer.network.completion import at_the_best, evaluated_plan, use_outside_program
-from planner.optimizer.network.decomposed_search import decomposed_search, improve_by_ruin_and_recreate
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.indices import CellChoice, PeriodArc, PoolSizing, StreamArc, StreamInCell
+from planner.optimizer.network.indices import CellChoice, PeriodArc, StreamArc, StreamInCell
+from planner.optimizer.network.large_search import large_search
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.local_search import at_highest_scale, can_raise_rate, can_repair, repaired
-from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, cell_of, segments_of
-from planner.optimizer.network.program_solution import chosen_cells, largest_sizes, used_arcs
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, cell_of
+from planner.optimizer.network.program_solution import chosen_cells, largest_sizes, start_values, used_arcs
 from planner.optimizer.network.refinement import (
     first_cells,
     first_cells_of,
+    first_segments,
     points_in_cell,
     segments_around,
     split_cell,
 )
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.rows_of_passes import asked_needs
-from planner.optimizer.network.ruin_and_recreate import is_separable_by_period
 from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
@@ -140,11 +140,10 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
         is_alike = not (state.problem.is_followed or state.problem.has_batches)
         state.is_large |= _n_columns_to_solve(program) > SETTINGS.large_columns and is_alike
         if state.is_large:
-            return decomposed_search(state, time_limit_s, deadline) or state.best is not None
+            return large_search(state, time_limit_s, deadline) or state.best is not None
         was_relaxed, relaxed = relaxed, relaxed and risen > SETTINGS.bound_gap_share * gap * abs(state.bound)
         if not relaxed and state.gap > gap:
             _plans_from_relaxation(state, program, found, gap, deadline)
-            _recreate(state, min(work_s() + SETTINGS.recreate_time_share * time_limit_s, deadline))
         has_moved = relaxed or state.best is not begun or risen > SETTINGS.stalled_share * abs(state.bound)
         n_stalled = 0 if has_moved else n_stalled + 1
         if (
@@ -159,11 +158,22 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
 
 
 def _n_columns_to_solve(program: MixedIntegerProgram) -> float:
-    """Columns but for those of late requests; of all periods where sizes can be judged period by period [count]."""
+    """Columns but for those of late requests; of all periods where sizes are all that these share [count]."""
     n_columns, periods = len(program.rows.costs) - len(program.late_rates), program.problem.periods
-    if not is_separable_by_period(program.problem):
+    if not _is_separable_by_period(program.problem):
         return n_columns
     return n_columns * len(periods) / len({situation.period for situation in program.spec.situations})
+
+
+def _is_separable_by_period(problem: Problem) -> bool:
+    """Whether sizes, ports and stock are all that periods share, and cost is minimised: a budget is then a limit of it.
+
+    Where any instance may be lost, the work of every pool leaves one out.
+    """
+    scenario = problem.scenario
+    is_alone = set(scenario.spare.survive) <= {"instance"} and not problem.is_followed
+    is_about_cost = problem.is_min_cost and (problem.is_priced or scenario.budget_usd_per_hour is None)
+    return is_about_cost and is_alone and not problem.has_options and problem.ratio is None
 
 
 def _begun(problem: Problem, gap: float) -> SearchState:
@@ -172,7 +182,7 @@ def _begun(problem: Problem, gap: float) -> SearchState:
         problem,
         peak_situations(problem),
         first_cells(problem),
-        {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)},
+        first_segments(problem),
         [1.0] * len(problem.classes),
         NetworkLoads(problem, is_optimistic=True),
         gap,
@@ -194,7 +204,7 @@ def _bound(
                 needs=dict(state.needs),
             )
         )
-        start = {} if state.best is None or relaxed else _start(program, state.best)
+        start = {} if state.best is None or relaxed else start_values(program, state.best)
         found = program.rows.solved(deadline - work_s(), SETTINGS.bound_gap_share * gap, start, () if relaxed else None)
         if found is None or relaxed or not _learn_needs(state, program, found):
             break
@@ -215,48 +225,6 @@ def _learn_needs(state: SearchState, program: MixedIntegerProgram, found: Progra
             before, state.needs[need] = state.needs[need], instances_per_rate(state.problem, need)
             is_new |= state.needs[need] > before
     return is_new
-
-
-def _start(program: MixedIntegerProgram, best: Solution) -> dict[int, float]:
-    """The integers of a plan as start values of a program."""
-    start: dict[int, float] = {}
-    operations = {one.period: one for one in best.operations}
-    for (i, h), columns in program.instances.items():
-        n = operations[h if len(best.operations) > 1 and h else best.operations[0].period].n_instances[i]
-        for (j, column), (low, high) in zip(columns.items(), segments_of(program, i), strict=True):
-            is_inside = low <= n <= high
-            start[column] = float(n) if is_inside else 0.0
-            start[program.segment_choices[PoolSizing(i, h)][j]] = float(is_inside)
-    for row, ports in zip(program.ports, best.ports, strict=True):
-        start |= {column: float(m) for column, m in zip(row, ports, strict=True)}
-    for (g, s, k), y in program.cell_choices.items():
-        period = program.spec.situations[s].period
-        members = program.problem.groups[g]
-        used = [f for f in operations[period].flows if f.stream in members]
-        cells = program.spec.cells[g, period]
-        held = {_cell_of(cells, flow.threshold_tokens) for flow in used} or {0}
-        start[y] = float(k in held)
-    return start
-
-
-def _cell_of(cells: Sequence[Cell], threshold_tokens: float) -> int:
-    """The first cell that holds a threshold; else the first of all."""
-    held = (k for k, cell in enumerate(cells) if cell.low_tokens <= threshold_tokens <= cell.high_tokens)
-    return next(held, 0)
-
-
-def _recreate(state: SearchState, deadline: float) -> None:
-    """Improve a plan by ruin and recreate, once for each plan; SLOs missed on the way say nothing of others."""
-    if state.best is None or state.best is state.recreated or len(state.problem.periods) == 1:
-        return  # a program of one period has the whole choice
-    if state.problem.has_batches:
-        return  # batches of mixes that no plan has had yet are not known
-    slo_factors = list(state.slo_factors)
-    state.arcs |= {StreamArc(flow.stream, flow.arc) for one in state.best.operations for flow in one.flows}
-    improve_by_ruin_and_recreate(
-        state, state.segments, np.ones(len(state.problem.periods)), None, deadline, SETTINGS.most_in_vain
-    )
-    state.slo_factors, state.recreated = slo_factors, state.best
 
 
 def _plans_from_relaxation(
@@ -334,7 +302,7 @@ def _try_limits(
                 loads, program.spec.situations, points, segments, True, arcs, near_sizes=sizes, n_spare=limits.n_spare
             )
         )
-        start = {} if state.best is None else _start(safe, state.best)
+        start = {} if state.best is None else start_values(safe, state.best)
         limit_s = min(deadline - work_s(), SETTINGS.plan_limit_s)
         try:
             plan = safe.rows.solved(limit_s, SETTINGS.plan_gap_share * gap, start)

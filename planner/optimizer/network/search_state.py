@@ -31,14 +31,12 @@ class SearchState:
     target: float
     """Relative distance of plan and bound at which to stop."""
     best: Solution | None = None
-    recreated: Solution | None = None
-    """The plan that ruin and recreate was last tried on."""
     locally_searched: Solution | None = None
     """The plan that local search was last tried on."""
     bound: float = -np.inf
     """Proven bound of the objective as programs minimise it."""
     port_step: int = 0
-    """Least size, by index, of the ports of a link in use in ruin and recreate: first the smallest."""
+    """Least size, by index, of the ports of a link in use in plans of a large network: first the smallest."""
     is_large: bool = False
     """Whether programs are too large to be solved with integers at once."""
     batches: dict[tuple[int, int], BatchLimit] = field(default_factory=dict)
