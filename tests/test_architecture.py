@@ -58,9 +58,10 @@ MAY_IMPORT = {
     "comparison": BASE
     | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "optimizer", "work_clock"},
     "executor": BASE | {"files", "jobs", "memory", "scenario", "profiles", "results", "roofline", "workload"},
+    "promises": BASE | {"jobs", "scenario", "results", "queueing", "optimizer", "comparison", "executor", "work_clock"},
     "studies": BASE
     | {"files", "jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
-    | {"optimizer", "comparison", "executor", "hybrid", "work_clock"},
+    | {"optimizer", "comparison", "executor", "promises", "hybrid", "work_clock"},
     "report": BASE | {"files", "scenario", "results"},
     "deploy": BASE | {"files", "results"},
 }

@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 from planner.cli import app
 from planner.errors import CheckFailedError, InfeasibleError, InputError, UsageError
 from planner.executor import RunQuestion, simulate
+from planner.promises.certify import certified_plan
 from planner.report import PRINT_WIDTH
 from planner.results import Plan, plan_from
-from planner.studies.certify import certified_plan
 from tests.builders import SMALL, small_with
 from tests.cpu_cost import cached
 

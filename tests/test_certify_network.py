@@ -11,12 +11,12 @@ from planner.comparison import solved as plan_of
 from planner.errors import CheckFailedError, InfeasibleError, InputError
 from planner.executor import RunQuestion, simulate
 from planner.optimizer import Problem, Solution, planning_problem
+from planner.promises.certify import certified_plan
+from planner.promises.period_results import binding_periods
 from planner.report import PRINT_WIDTH
 from planner.report.certified_tables import certified_tables
 from planner.results import Plan, Promise, plan_from
 from planner.scenario import Scenario
-from planner.studies.certify import certified_plan
-from planner.studies.period_runs import binding_periods
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, sketch, small_with
 from tests.cpu_cost import cached
 
@@ -287,9 +287,9 @@ def test_the_answer_shows_of_every_promise_the_period_nearest_to_breaking_it() -
     plan = held()
     assert plan.certified is not None
     (asked,) = plan.certified.rounds
-    handed = asked.model_copy(update={"ttft_s": 4.5, "broken": ()})
+    targets = asked.model_copy(update={"ttft_s": 4.5, "broken": ()})
     broken = asked.model_copy(update={"broken": tuple(f"h{i} ttft_p90_s" for i in range(9))})
-    certified = plan.certified.model_copy(update={"rounds": (broken, handed), "chosen": 1})
+    certified = plan.certified.model_copy(update={"rounds": (broken, targets), "chosen": 1})
     text = text_of(plan.model_copy(update={"certified": certified}))
     assert max(map(len, text.splitlines())) <= PRINT_WIDTH
     assert "its own demand in each of 2 periods" in text
@@ -297,7 +297,7 @@ def test_the_answer_shows_of_every_promise_the_period_nearest_to_breaking_it() -
     assert "night   ttft_p90_s " not in text.partition("predictions beside the run")[0]
     assert "links.wan.mean_gbps" in text
     said = " ".join(text.split())
-    assert "Handed to the optimizer: TTFT of 4.5 s instead of 5 s" in said
+    assert "LatencyTargets to the optimizer: TTFT of 4.5 s instead of 5 s" in said
     assert "h3 ttft_p90_s and 5 more" in said
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise, product
 import pytest
 
 from planner.executor import RunQuestion
-from planner.studies.kept import kept_plan
+from planner.promises.verified import verified_plan
 from tests.builders import sketch, small_with
 from tests.campaigns.cheaper_neighbours import REACH, cheaper_fleets, near
 from tests.test_kept import CHEAP
@@ -37,7 +37,7 @@ def test_cheaper_fleets_are_all_within_reach_that_rent_for_less() -> None:
 @pytest.mark.parametrize("ttft_s", [5.0, 6.0])
 def test_no_fleet_near_a_plan_that_is_much_cheaper_keeps_the_promise(ttft_s: float) -> None:
     scenario = small_with(question(ttft_s))
-    plan = kept_plan(scenario, RunQuestion(40_000, 1, most_requests=640_000), (), PATIENT_S)
+    plan = verified_plan(scenario, RunQuestion(40_000, 1, most_requests=640_000), (), PATIENT_S)
     assert plan.slo_run is not None
     assert plan.slo_run.holds
     usd = plan.cost.usd_per_hour

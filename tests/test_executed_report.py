@@ -12,13 +12,13 @@ from planner.executor import RunQuestion, simulate
 from planner.executor import run as executor_run
 from planner.executor.kernel.records import Records
 from planner.optimizer import planning_problem
+from planner.promises.validation import TOLERANCES
 from planner.report import report_markdown
 from planner.report.figures import charts, digest
 from planner.results import Case, Executed
 from planner.scenario import Scenario, load_scenario
 from planner.studies.case import build_case
 from planner.studies.executed import as_printed
-from planner.studies.validation import TOLERANCES
 from tests.builders import SMALL, small_with
 from tests.cpu_cost import cached
 from tests.test_report_records import make_case, make_executed, make_figure, make_load

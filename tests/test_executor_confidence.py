@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from planner.executor import RunQuestion, simulate
 from planner.executor.confidence import Batches, Stratum, bounds, mean_interval, quantile_interval, quantiles
+from planner.promises.plan_to_run import planned
 from planner.results import Interval, Plan
-from planner.studies.planned import planned
 from tests.builders import small_with
 from tests.campaigns.interval_coverage import QUEUES, coverage
 

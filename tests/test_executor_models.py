@@ -8,10 +8,10 @@ from planner.comparison import sketched, solved
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, system
 from planner.optimizer import planning_problem
+from planner.promises.certify import certified_plan
 from planner.results import Plan, Run
 from planner.roofline import best_stack, kv_bytes_per_token
 from planner.scenario import Scenario
-from planner.studies.certify import certified_plan
 from tests.builders import FAST, GPUS, HOME, small_with
 from tests.cpu_cost import cached
 

@@ -5,8 +5,8 @@ import pytest
 
 from planner.executor import RunQuestion, simulate
 from planner.executor.warm_up import RELAXATIONS_TO_WARM_UP, relaxation_s
+from planner.promises.validation import check
 from planner.results import Interval
-from planner.studies.validation import check
 from tests.executor_cases import fleet, scenario
 
 N_QUEUES = 40_000

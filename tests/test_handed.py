@@ -1,4 +1,4 @@
-"""What is handed to the optimizer after a run: stricter by what the run missed, and no more than that asks for."""
+"""Targets given to the optimizer after a run: stricter by what the run missed, and no more than that asks for."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from planner.executor import RunQuestion
 from planner.executor.run_question import run_on
+from planner.promises.outcomes import STEP, promise
+from planner.promises.period_results import RunSettings
+from planner.promises.targets import LEAST_ROOM, SAFETY, LatencyTargets, as_asked, as_long, tightened
 from planner.results import Interval, Promise
-from planner.studies.handed import LEAST_ROOM, SAFETY, Handed, as_asked, as_long, tightened
-from planner.studies.period_runs import Judge
-from planner.studies.promises import STEP, promise
 from tests.builders import small_with
 
 LIMIT_S = 8.0
@@ -26,11 +26,11 @@ def seen(executed_s: float, half_s: float = 0.5, *, still_grows: bool = False) -
 
 
 def handed_after(executed_s: float, idle_s: float) -> tuple[float, float]:
-    """What was handed over first, and what after a run."""
+    """What was planned for first, and what after a run."""
     scenario = small_with({"slo": {"ttft_s": LIMIT_S}})
     first = as_asked(scenario)
     (name,) = first.ttft_s
-    found: Handed = tightened(scenario, first, [seen(executed_s)], {name: idle_s})
+    found: LatencyTargets = tightened(scenario, first, [seen(executed_s)], {name: idle_s})
     return first.ttft_s[name], found.ttft_s[name]
 
 
@@ -83,7 +83,7 @@ def test_what_a_filling_system_shows_can_break_a_promise_but_not_keep_it() -> No
 def test_a_run_ends_where_a_promise_is_broken_for_certain_or_all_are_decided_of_a_settled_system(
     run: Any, promises: list[Promise], is_enough: bool
 ) -> None:
-    assert Judge(RunQuestion()).is_enough(run, promises) is is_enough
+    assert RunSettings(RunQuestion()).is_enough(run, promises) is is_enough
 
 
 @given(n=st.integers(4, 1000), most=st.integers(1, 200), settling=st.integers(1, 300_000))

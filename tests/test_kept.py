@@ -11,12 +11,12 @@ from typer.testing import CliRunner, Result
 from planner.cli import app
 from planner.errors import UsageError
 from planner.executor import RunQuestion, simulate
+from planner.promises import verified
+from planner.promises.raise_rate import MOST_RAISES
+from planner.promises.verified import verified_plan
 from planner.report import PRINT_WIDTH
 from planner.results import Plan, plan_from
 from planner.scenario import Scenario
-from planner.studies import kept
-from planner.studies.higher import MOST_RAISES
-from planner.studies.kept import kept_plan
 from tests.builders import GPUS, HOME, SMALL, small_with
 from tests.campaigns.kept_promises import result
 from tests.cpu_cost import cached
@@ -65,7 +65,7 @@ def asked(ttft_s: float, **changes: Any) -> Scenario:
 def plan(ttft_s: float, squared_cv: float = 1.0, is_cheap: bool = True) -> tuple[Scenario, Plan, Plan]:
     """The question, its plan as predicted and as it was run."""
     scenario = asked(ttft_s, **(CHEAP if is_cheap else SIZES), **arrivals(squared_cv))
-    return scenario, kept_plan(scenario, None, (), PATIENT_S), kept_plan(scenario, QUESTION, (), PATIENT_S)
+    return scenario, verified_plan(scenario, None, (), PATIENT_S), verified_plan(scenario, QUESTION, (), PATIENT_S)
 
 
 def independent_s(scenario: Scenario, found: Plan) -> float:
@@ -129,7 +129,7 @@ def test_a_goodput_that_the_run_keeps_with_room_is_raised_until_a_run_of_another
 
 def test_a_demand_that_is_served_and_kept_with_room_is_not_raised() -> None:
     scenario = asked(6.0, **SIZES, **arrivals(0.05), demand_req_per_s=1.0)
-    run = kept_plan(scenario, QUESTION, (), PATIENT_S)
+    run = verified_plan(scenario, QUESTION, (), PATIENT_S)
     assert run.throughput_req_per_s == pytest.approx(1.0)
     assert run.slo_run is not None
     assert run.slo_run.n_plans == 1
@@ -153,7 +153,7 @@ def test_a_cheaper_fleet_that_the_model_excludes_is_taken_where_the_run_keeps_th
 def test_a_limit_on_the_decode_step_is_judged_beside_ttft() -> None:
     slow = [{"kind": "slow", "pool": "decode", "at_s": 0.0, "slowdown": 1.2}]
     scenario = small_with({**SIZES, "slo": {"ttft_s": 20.0, "tpot_ms": 26.0}, "execution.faults": slow})
-    run = kept_plan(scenario, QUESTION, (), PATIENT_S).slo_run
+    run = verified_plan(scenario, QUESTION, (), PATIENT_S).slo_run
     assert run is not None
     assert run.tpot is not None
     assert run.tpot.promised_s == pytest.approx(0.026)
@@ -163,9 +163,9 @@ def test_a_limit_on_the_decode_step_is_judged_beside_ttft() -> None:
 
 
 def test_where_time_is_up_first_the_plan_is_printed_as_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "RUN_PART", 0.0)
+    monkeypatch.setattr(verified, "RUN_PART", 0.0)
     scenario, predicted, _ = plan(6.0)
-    found = kept_plan(scenario, QUESTION, (), PATIENT_S)
+    found = verified_plan(scenario, QUESTION, (), PATIENT_S)
     run = found.slo_run
     assert run is not None
     assert (run.basis, run.holds, run.executed_s, run.because) == ("predicted", None, None, "time was up")
@@ -174,7 +174,7 @@ def test_where_time_is_up_first_the_plan_is_printed_as_predicted(monkeypatch: py
 
 def test_a_plan_that_cannot_be_run_is_printed_as_predicted_and_says_why() -> None:
     recorded = asked(6.0, **CHEAP, execution__arrivals={"kind": "recorded"})
-    found = kept_plan(recorded, QUESTION, (), PATIENT_S).slo_run
+    found = verified_plan(recorded, QUESTION, (), PATIENT_S).slo_run
     assert found is not None
     assert found.basis == "predicted"
     assert found.because is not None
@@ -185,7 +185,7 @@ def test_a_promise_that_no_plan_keeps_is_said_not_to_be_kept() -> None:
     """Every instance is far slower than it was measured, and there is no other."""
     faults = [{"kind": "slow", "pool": "near", "at_s": 0.0, "slowdown": 3.0}]
     sized = {**SIZES, "objective": "min-cost", "demand_req_per_s": 1.5, "execution.faults": faults}
-    found = kept_plan(asked(6.0, **sized), QUESTION, (), PATIENT_S)
+    found = verified_plan(asked(6.0, **sized), QUESTION, (), PATIENT_S)
     run = found.slo_run
     assert run is not None
     assert run.basis == "executed"
@@ -197,7 +197,7 @@ def test_a_promise_that_no_plan_keeps_is_said_not_to_be_kept() -> None:
 
 
 def test_every_class_of_a_network_has_its_own_run_in_its_worst_period() -> None:
-    found = kept_plan(network(TWO), QUESTION, time_limit_s=6 * LIMIT_S)
+    found = verified_plan(network(TWO), QUESTION, time_limit_s=6 * LIMIT_S)
     runs = {part.name: part.slo_run for part in found.classes}
     assert set(runs) == {"chat", "docs"}
     assert [run.promised_s for run in runs.values() if run] == [2.9, 12.0]

@@ -9,9 +9,9 @@ from planner.notes import code_of
 from planner.optimizer import planning_problem
 from planner.optimizer.network.cells import point
 from planner.optimizer.network.loads import NetworkLoads
+from planner.promises.targets import LatencyTargets, tightened
 from planner.results import Plan, Promise
 from planner.scenario import Scenario, alike_classes
-from planner.studies.handed import Handed, tightened
 from tests.builders import BOTH_WAYS, FAST, HOME, in_classes, sketch, small_with
 from tests.cpu_cost import cached
 
@@ -110,7 +110,7 @@ def test_work_is_counted_as_its_queues_see_it_of_the_class_that_promises_a_ttft(
 
 def test_a_class_that_fails_by_luck_tightens_the_promise_of_those_like_it() -> None:
     scenario = cut({"slo": {"ttft_s": 8.0, "tpot_ms": 40.0}, "classes.b.slo": {"ttft_s": 6.0}})
-    last = Handed({"a": 8.0, "b": 6.0, "c": 8.0}, {"a": 40.0, "c": 40.0}, 1.0, 1.0)
+    last = LatencyTargets({"a": 8.0, "b": 6.0, "c": 8.0}, {"a": 40.0, "c": 40.0}, 1.0, 1.0)
     broken = Promise.model_construct(
         metric="ttft_p90_s", limit=8.0, executed=10.0, ci_low=9.5, ci_high=10.5, request_class="c", period=None
     )

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.errors import InputError, UndecidedError, UsageError
 from planner.executor import RunQuestion, simulate, simulate_periods
+from planner.promises.validation import validate
 from planner.report import PRINT_WIDTH
 from planner.report.scenario_keys import toml
 from planner.results import Plan, Run
 from planner.scenario import Scenario, read_scenario
-from planner.studies.validation import validate
 from tests.builders import FAST, GPUS, HOME, SMALL, sketch, small_with
 from tests.cpu_cost import cached
 

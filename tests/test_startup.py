@@ -12,6 +12,8 @@ HEAVY = ("numba", "matplotlib", "jinja2", "scipy", "dask", "pyarrow", "torch")
 """Packages that take longer to load than a small plan to find."""
 PLANNING = (*(name for name in HEAVY if name != "scipy"), "scipy.optimize", "scipy.sparse", "scipy.stats")
 """Waits for decode places take special functions, and nothing else of scipy."""
+COLOCATED = tuple(name for name in HEAVY if name != "scipy")
+"""Facets of passes in one batch are duals of a linear program."""
 SOLVERS = ("pulp", "highspy")
 ROOMS = ("planner.executor.run", "planner.hybrid", "planner.studies.live")
 NETWORKS = tuple(
@@ -32,7 +34,7 @@ COMMANDS = {
     ),
     "--version": (*HEAVY, *SOLVERS, *ROOMS, "numpy", "pydantic", "planner.optimizer", "planner.scenario"),
     "predict llama-3.1-8b h100-sxm": (*HEAVY, *SOLVERS, *ROOMS, *NETWORKS, "planner.optimizer"),
-    "size llama-3.1-8b h100-sxm --rate 9 --input 900 --output 90 --no-run": (*PLANNING, *ROOMS, *NETWORKS),
+    "size llama-3.1-8b h100-sxm --rate 9 --input 900 --output 90 --no-run": (*COLOCATED, *ROOMS),
     "optimize": (*PLANNING, *ROOMS, *NETWORKS),
     "optimize --format json": (*PLANNING, *ROOMS, *NETWORKS, "rich", "planner.report"),
 }

@@ -12,16 +12,16 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.errors import CheckFailedError, UndecidedError
 from planner.executor import RunQuestion
+from planner.promises import certify, verified
+from planner.promises.outcomes import bounded_as_asked, promise
+from planner.promises.period_results import PeriodResult, RunSettings
+from planner.promises.slo_runs import cheaper_undecided, with_slo_run
+from planner.promises.targets import as_asked
+from planner.promises.tighten import Attempt, Candidate, PromiseSearch, candidate, run
+from planner.promises.verified import chosen_by_runs
 from planner.report.words import throughput
 from planner.results import Interval, Plan, Promise
 from planner.scenario import Scenario
-from planner.studies import certify, kept
-from planner.studies.handed import as_asked
-from planner.studies.kept import chosen_by_runs
-from planner.studies.period_runs import Judge, Seen
-from planner.studies.promises import bounded_as_asked, promise
-from planner.studies.rounds import Candidate, Search, Tried, candidate, run
-from planner.studies.slo_runs import cheaper_undecided, with_slo_run
 from tests.builders import GPUS, HOME, sketch, small_with
 from tests.cpu_cost import cached
 
@@ -40,9 +40,9 @@ FREE = {key: value for key, value in FIXED.items() if key != "pools.near.n_insta
 """The same with one pool of any size."""
 
 
-def search_of(limit_s: float, sizes: dict[str, Any], requests: int = 20_000, most: int = 320_000) -> Search:
+def search_of(limit_s: float, sizes: dict[str, Any], requests: int = 20_000, most: int = 320_000) -> PromiseSearch:
     scenario = small_with({**sizes, "slo": {"ttft_s": limit_s}})
-    return Search(scenario, Judge(RunQuestion(requests, 1, most_requests=most), sees_rate=False), 60.0)
+    return PromiseSearch(scenario, RunSettings(RunQuestion(requests, 1, most_requests=most), sees_rate=False), 60.0)
 
 
 def a_fleet(limit_s: float) -> Candidate:
@@ -65,13 +65,13 @@ def seen(executed_s: float, half_s: float) -> Promise:
 KEPT, OPEN, BROKEN = seen(5.0, 0.5), seen(6.0, 0.05), seen(7.0, 0.5)
 
 
-def as_run(one: Candidate, *promises: Promise) -> Tried:
+def as_run(one: Candidate, *promises: Promise) -> Attempt:
     """A plan whose run came to that."""
     parts = {name: getattr(one, name) for name in Candidate.__dataclass_fields__}
-    return Tried(**parts, seen=(Seen(None, 1.0, promises, (), (), 5_000, False),))
+    return Attempt(**parts, results=(PeriodResult(None, 1.0, promises, (), (), 5_000, False),))
 
 
-def runs_of(came: Callable[[int], Promise]) -> Callable[[Search, Candidate], Tried]:
+def runs_of(came: Callable[[int], Promise]) -> Callable[[PromiseSearch, Candidate], Attempt]:
     """Runs that go by the instances of the pool that is free."""
     return lambda _, one: as_run(one, came(n_near(one)))
 
@@ -86,7 +86,7 @@ def test_a_run_goes_on_while_the_promise_is_within_its_interval_and_no_longer(pa
     limit_s = part * met_s()
     one = run(search_of(limit_s, FIXED), a_fleet(limit_s))
     assert (one.is_kept, one.is_undecided) == (part > 1, False)
-    n = one.seen[0].n_requests
+    n = one.results[0].n_requests
     assert n <= 20_000 * times if times == 2 else n >= 20_000 * times
 
 
@@ -114,9 +114,9 @@ def test_an_undecided_fleet_is_printed_rather_than_a_broken_one_and_one_that_kee
         (lambda _: BROKEN, "not kept"),
     ):
         fake = runs_of(came)
-        monkeypatch.setattr("planner.studies.rounds.run", fake)
-        monkeypatch.setattr(kept, "run", fake)
-        monkeypatch.setattr(kept, "run_again", lambda search, one, _, fake=fake: fake(search, one))
+        monkeypatch.setattr("planner.promises.tighten.run", fake)
+        monkeypatch.setattr(verified, "run", fake)
+        monkeypatch.setattr(verified, "run_again", lambda search, one, _, fake=fake: fake(search, one))
         again = search_of(LIMIT_S, FREE)
         found = chosen_by_runs(again, asked)
         plan = with_slo_run(found.plan.plan, again.scenario, found.plan, found.seed, 1, found.because)
@@ -144,7 +144,7 @@ def test_the_command_exits_by_what_came_of_the_promise_and_prints_the_plan(
     def planned(scenario: Scenario, *_: Any) -> Plan:
         return with_slo_run(one.plan, scenario, one, 1, 1, None if came.holds else "for a reason")
 
-    monkeypatch.setattr("planner.studies.kept.kept_plan", planned)
+    monkeypatch.setattr("planner.promises.verified.verified_plan", planned)
     path = tmp_path / "small.json"
     for arguments in (["--format", "json"], []):
         found = CliRunner().invoke(app, ["optimize", "prfaas-paper", "--set", "slo.ttft_s=6", *arguments])

@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 
 from planner.cli import app
 from planner.errors import CheckFailedError, UndecidedError
+from planner.promises.validation import check
 from planner.report import PRINT_WIDTH
 from planner.results import Interval, enough_requests, judgement
 from planner.scenario import bundled_scenarios, read_scenario
-from planner.studies.validation import check
 from tests.cpu_cost import cached
 from tests.json_forms import Only, faults
 

@@ -301,7 +301,7 @@ def _planned(
     runs: tuple[int | None, int | None, int | None],
 ) -> "Plan":
     if how is How.CERTIFIED:
-        from planner.studies.certify import certified_plan
+        from planner.promises.certify import certified_plan
 
         return certified_plan(question, _runs(runs, RUN_ON), data_dirs(), time_limit_s, tell)
     if how is How.PLAIN:
@@ -309,10 +309,10 @@ def _planned(
 
         plan = optimize_scenario(question, data_dirs(), time_limit_s)
     else:
-        from planner.studies.kept import kept_plan
+        from planner.promises.verified import verified_plan
 
         asked = _runs(runs, KEPT_RUN_ON) if how is How.KEPT else None
-        plan = kept_plan(question, asked, data_dirs(), time_limit_s, tell)
+        plan = verified_plan(question, asked, data_dirs(), time_limit_s, tell)
     from planner.studies.cost_band import cost_band
 
     tell(f"{question.name}: what the cost rests on")

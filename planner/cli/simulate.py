@@ -146,7 +146,7 @@ def _run(
 ) -> "tuple[Run, RunRecords | None]":
     """The run of a plan, of several periods all or one, and what of its promises is left open."""
     from planner.executor import simulate, simulate_periods
-    from planner.studies.promises import undecided
+    from planner.promises.outcomes import undecided
 
     def enough(run: "Run") -> bool:
         return question.is_closed or not undecided(scenario, run)
@@ -237,7 +237,7 @@ def plan_of(scenario: "Scenario", path: Path | None, time_limit_s: float) -> "Pl
     from planner.schema import read_text
 
     if path is None:
-        from planner.studies.planned import plan_to_run
+        from planner.promises.plan_to_run import plan_to_run
 
         with progress(f"planning {scenario.name}"):
             return plan_to_run(scenario, data_dirs(), time_limit_s)

@@ -105,10 +105,10 @@ def _plan_of(
     """The plan, what it answers and what was found; with a promise on latency one that was run."""
     if problem.scenario.promises_latency:
         from planner.executor import RunQuestion  # the executor takes its time to load
-        from planner.studies.kept import kept
+        from planner.promises.verified import verified
 
         question = RunQuestion(N_REQUESTS if problem.is_plain else N_OF_PERIOD, most_requests=MOST_REQUESTS)
-        found = kept(problem.scenario, question, data_dirs, time_limit_s, say, is_patient=True)
+        found = verified(problem.scenario, question, data_dirs, time_limit_s, say, is_patient=True)
         return found.plan, found.problem, found.solution
     solution = solved(problem, time_limit_s)
     return explained(problem, solution, time_limit_s), problem, solution

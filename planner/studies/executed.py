@@ -9,6 +9,7 @@ import numpy as np
 from planner.comparison import Planned
 from planner.executor import RunQuestion, simulate
 from planner.optimizer import Problem, Solution
+from planner.promises.validation import TOLERANCES
 from planner.results import (
     Executed,
     ExecutedFigure,
@@ -22,7 +23,6 @@ from planner.results import (
 )
 from planner.scenario import ReportedRuns
 from planner.studies.scheduling import compare_schedulers
-from planner.studies.validation import TOLERANCES
 from planner.units import rounded
 
 RATE_DIGITS = 4

@@ -16,14 +16,14 @@ from planner.optimizer.problem import PoolSpec
 from planner.optimizer.resolution import whole_work_s
 from planner.profiles import HardwareProfile, hardware_profile, model_profile
 from planner.profiles.toml_text import toml_table
+from planner.promises.outcomes import Say
+from planner.promises.verified import Verified, verified_fleet
 from planner.results import ConsideredLayout, Plan, Size
 from planner.roofline import best_stack
 from planner.roofline.chip import FORMATS
 from planner.scenario import Price, Scenario, is_path, load_scenario, question_notes, seen_from
 from planner.schema import dotted
 from planner.studies.drafts import NO_DRAFTS, AskedDrafts
-from planner.studies.kept import Kept, kept_fleet
-from planner.studies.promises import Say
 from planner.studies.size_verdict import size_verdict
 from planner.ties import largest_first
 from planner.units import MILLI, number, rounded
@@ -296,7 +296,7 @@ def best_fleet_of(
     say: Say = lambda _: None,
     *,
     has_ways_out: bool = False,
-) -> Kept:
+) -> Verified:
     """The best fleet with pools of some roles, run where it promises times.
 
     Args:
@@ -313,14 +313,18 @@ def best_fleet_of(
     asked = question.scenario(roles)
     of_run = run if asked.promises_latency else None
     try:
-        return kept_fleet(asked, of_run, question.data_dirs, time_limit_s, say, has_ways_out=has_ways_out)
+        return verified_fleet(asked, of_run, question.data_dirs, time_limit_s, say, has_ways_out=has_ways_out)
     except InfeasibleError as error:  # whose ways out end in options of `optimize`
         ways = [OPTION.sub("", way) for way in error.relaxations]
         raise InfeasibleError(OPTION.sub("", str(error)), ways) from None
 
 
 def _answer(
-    question: SizeQuestion, whole: Kept, fleets: Mapping[str, Plan | None], mixed: Plan | None, unknown: Sequence[Note]
+    question: SizeQuestion,
+    whole: Verified,
+    fleets: Mapping[str, Plan | None],
+    mixed: Plan | None,
+    unknown: Sequence[Note],
 ) -> Size:
     together, apart = fleets.get("colocated"), fleets.get("disaggregated")
     (spec,) = whole.problem.classes

@@ -18,10 +18,10 @@ from planner.comparison import optimize
 from planner.errors import PlannerError
 from planner.executor import RunQuestion, simulate
 from planner.optimizer import planning_problem
+from planner.promises.outcomes import time_promises
+from planner.promises.verified import verified_plan
 from planner.results import Plan, Run
 from planner.scenario import Scenario
-from planner.studies.kept import kept_plan
-from planner.studies.promises import time_promises
 from tests.campaigns.kept_promises import OTHER_SEED, RUNS, SEEDS_APART, promise_data
 from tests.campaigns.random_scenarios import scenario_of
 
@@ -64,7 +64,7 @@ def found(seed: int, time_limit_s: float = TIME_LIMIT_S, runs: RunQuestion = RUN
         return Found(data["name"], "not of least cost, or a network")
     scenario = scenario_of(data)
     try:
-        plan = kept_plan(scenario, runs, (), time_limit_s)
+        plan = verified_plan(scenario, runs, (), time_limit_s)
     except PlannerError as error:
         return Found(scenario.name, f"no plan: {type(error).__name__}")
     told, usd = plan.slo_run, plan.cost.usd_per_hour

@@ -18,10 +18,10 @@ import numpy as np
 
 from planner.errors import PlannerError
 from planner.executor import RunQuestion, simulate, simulate_periods
+from planner.promises.outcomes import STEP, time_promises
+from planner.promises.verified import verified_plan
 from planner.results import Plan, Promise
 from planner.scenario import Scenario
-from planner.studies.kept import kept_plan
-from planner.studies.promises import STEP, time_promises
 from tests.campaigns.random_scenarios import Data, Random, network_data, one_site_data, scenario_of
 
 RUNS = RunQuestion(200_000, 0, most_requests=6_400_000)
@@ -84,7 +84,7 @@ def result(seed: int, time_limit_s: float = TIME_LIMIT_S, runs: RunQuestion = RU
     scenario = scenario_of(promise_data(seed))
     began = process_time()
     try:
-        plan = kept_plan(scenario, runs, (), time_limit_s)
+        plan = verified_plan(scenario, runs, (), time_limit_s)
     except PlannerError as error:
         return Result(scenario.name, f"no plan: {type(error).__name__}", seconds=process_time() - began)
     seconds, told = process_time() - began, plan.slo_run

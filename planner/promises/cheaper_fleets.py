@@ -7,8 +7,8 @@ from planner.comparison import solved
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer.problem import PoolSpec, Problem
 from planner.optimizer.sized import within
-from planner.studies.handed import Handed, as_asked, searched
-from planner.studies.rounds import Candidate, Search, Tried, as_stated
+from planner.promises.targets import LatencyTargets, as_asked, searched
+from planner.promises.tighten import Attempt, Candidate, PromiseSearch, as_stated
 from planner.work_clock import work_s
 
 ERRORS = ((50.0, 0.26), (90.0, 0.32), (100.0, 0.57))
@@ -20,7 +20,7 @@ SEARCH_PART = 0.5
 """Of the time for runs, what finding cheaper fleets may take."""
 
 
-def cheaper(search: Search, kept: Tried) -> list[Candidate]:
+def cheaper(search: PromiseSearch, kept: Attempt) -> list[Candidate]:
     """Plans that cost less than one that is kept, the cheapest first: an instance less, or one swapped for another.
 
     Thresholds, ports and shares of each are the optimizer's, under a promise that is laxer by the error of its latency
@@ -30,16 +30,16 @@ def cheaper(search: Search, kept: Tried) -> list[Candidate]:
         search: what is asked for.
         kept: the plan.
     """
-    handed, now = lax(search), work_s()
-    until = now + SEARCH_PART * (search.judge.deadline - now)
-    laxer = kept.stated.stating(searched(search.scenario, handed))
+    targets, now = lax(search), work_s()
+    until = now + SEARCH_PART * (search.settings.deadline - now)
+    laxer = kept.stated.stating(searched(search.scenario, targets))
     asked = replace(laxer, pools=tuple(map(_with_longer_steps, laxer.pools)))
-    found = [one for n in _sizes(kept) if (one := _candidate(search, asked, n, handed, until)) is not None]
+    found = [one for n in _sizes(kept) if (one := _candidate(search, asked, n, targets, until)) is not None]
     less = (one for one in found if one.badness < kept.badness * (1 - NOTHING))
     return sorted(less, key=lambda one: one.badness)
 
 
-def lax(search: Search) -> Handed:
+def lax(search: PromiseSearch) -> LatencyTargets:
     """What is promised, and the error of the latency model more."""
     asked = as_asked(search.scenario)
     slack = {}
@@ -59,7 +59,7 @@ def _with_longer_steps(pool: PoolSpec) -> PoolSpec:
     return replace(pool, batching=replace(batching, engine=engine, known={}))
 
 
-def _sizes(kept: Tried) -> Iterator[list[int]]:
+def _sizes(kept: Attempt) -> Iterator[list[int]]:
     """Instances of every pool of fleets that are near and rent for less; first the same fleet, for fewer ports."""
     pools, sizes = kept.stated.pools, list(kept.served.largest_sizes)
     usd = [pool.usd_per_hour or 0.0 for pool in pools]
@@ -82,7 +82,9 @@ def _moved(sizes: Sequence[int], more: Mapping[int, int]) -> list[int]:
     return [n + more.get(i, 0) for i, n in enumerate(sizes)]
 
 
-def _candidate(search: Search, asked: Problem, sizes: Sequence[int], handed: Handed, until: float) -> Candidate | None:
+def _candidate(
+    search: PromiseSearch, asked: Problem, sizes: Sequence[int], targets: LatencyTargets, until: float
+) -> Candidate | None:
     """The plan of some sizes; None where there is none, or time is up."""
     left_s = until - work_s()
     if left_s <= 0:
@@ -93,4 +95,4 @@ def _candidate(search: Search, asked: Problem, sizes: Sequence[int], handed: Han
         found = solved(problem, min(left_s, search.time_limit_s), is_explained=False)
     except (InfeasibleError, UndecidedError):
         return None
-    return as_stated(search, handed, problem, replace(found, goodput_req_per_s=None))
+    return as_stated(search, targets, problem, replace(found, goodput_req_per_s=None))

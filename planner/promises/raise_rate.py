@@ -5,10 +5,10 @@ from dataclasses import replace
 from math import sqrt
 
 from planner.comparison import Planned
-from planner.studies.handed import as_long
-from planner.studies.neighbours import lax
-from planner.studies.promises import STEP
-from planner.studies.rounds import Search, Tried, as_stated, claiming, run
+from planner.promises.cheaper_fleets import lax
+from planner.promises.outcomes import STEP
+from planner.promises.targets import as_long
+from planner.promises.tighten import Attempt, PromiseSearch, as_stated, claiming, run
 
 PRECISE_FRACTION = 0.015
 """Half of an interval over its figure, below which a rate is not run on for: a little lower one decides sooner."""
@@ -21,7 +21,7 @@ NEARLY_FULL = 0.999
 """Of the most that a fleet serves, what is claimed at most."""
 
 
-def run_higher(search: Search) -> None:
+def raise_rate(search: PromiseSearch) -> None:
     """Run the same fleet, ways and thresholds at higher rates, as long as a run leaves room for more.
 
     The latency model says what rate goes with the room that a run shows, up to a rate at which it predicts more than is
@@ -31,31 +31,31 @@ def run_higher(search: Search) -> None:
         search: what is asked for, with a plan that is kept; plans that were run are added to it.
     """
     kept, broken = search.best, None
-    rough = replace(search, judge=replace(search.judge, precise_fraction=PRECISE_FRACTION))
+    rough = replace(search, settings=replace(search.settings, precise_fraction=PRECISE_FRACTION))
     for _ in range(MOST_RAISES):
-        if kept is None or search.judge.is_over:
+        if kept is None or search.settings.is_over:
             return
         times = _times(search, kept, broken)
         if times < 1 + LEAST_RAISE:
             return
-        handed = claiming(kept.handed, times)
-        tried = run(rough, as_stated(search, handed, kept.problem, kept.found))
+        targets = claiming(kept.targets, times)
+        tried = run(rough, as_stated(search, targets, kept.problem, kept.found))
         search.tried.append(tried)
         if tried.is_cut_short:
             return
         kept, broken = (tried, broken) if tried.is_kept else (kept, tried)
 
 
-def _times(search: Search, kept: Tried, broken: Tried | None) -> float:
+def _times(search: PromiseSearch, kept: Attempt, broken: Attempt | None) -> float:
     """Multiple of the rate that was kept to try next."""
     if broken is None:
         return _fitting(search, kept, 1.0, _most(search, kept))
-    known = broken.handed.claimed_fraction / kept.handed.claimed_fraction
+    known = broken.targets.claimed_fraction / kept.targets.claimed_fraction
     found = known * _fitting(search, broken, 1 / known, 1.0)
     return found if 1 + LEAST_RAISE < found < known / (1 + LEAST_RAISE) else sqrt(known)
 
 
-def _most(search: Search, kept: Tried) -> float:
+def _most(search: PromiseSearch, kept: Attempt) -> float:
     """Multiple of the rate of a plan that it may serve at most: of a demand that is asked for not more than that."""
     plan, demand = kept.plan, search.scenario.demand_req_per_s
     most = NEARLY_FULL * plan.max_throughput_req_per_s
@@ -64,7 +64,7 @@ def _most(search: Search, kept: Tried) -> float:
     return max(most / plan.throughput_req_per_s, 1.0)
 
 
-def _fitting(search: Search, seen: Tried, low: float, high: float) -> float:
+def _fitting(search: PromiseSearch, seen: Attempt, low: float, high: float) -> float:
     """Highest multiple of the rate of a plan whose predicted TTFT is what its run leaves room for, in a range."""
     goals = list(_goals(search, seen))
 
@@ -79,7 +79,7 @@ def _fitting(search: Search, seen: Tried, low: float, high: float) -> float:
     return low
 
 
-def _goals(search: Search, seen: Tried) -> Iterator[tuple[str, float, str | None, float]]:
+def _goals(search: PromiseSearch, seen: Attempt) -> Iterator[tuple[str, float, str | None, float]]:
     """Of every promise on TTFT its class, the fraction of requests, the period, and what may be predicted [s]."""
     idle_s, allowed_s = seen.idle_s, lax(search).ttft_s
     for one in seen.promises:
@@ -93,7 +93,7 @@ def _goals(search: Search, seen: Tried) -> Iterator[tuple[str, float, str | None
             yield name, slo.ttft_percentile / 100, one.period, min(goal_s, allowed_s[name])
 
 
-def _predicted_s(seen: Tried, name: str, fraction: float, period: str | None, times: float) -> float:
+def _predicted_s(seen: Attempt, name: str, fraction: float, period: str | None, times: float) -> float:
     """TTFT that is predicted of a class at a multiple of the rate of a plan; infinite where a queue has no end [s]."""
     if seen.rate is None:
         found = Planned(seen.stated, seen.served.at(times)).class_ttft(name, period)

@@ -8,11 +8,11 @@ from pathlib import Path
 from planner import executor
 from planner.errors import CheckFailedError
 from planner.executor import RunQuestion
+from planner.promises.outcomes import STEP, Say, are_undecided, is_decided, promise, time_promises
+from planner.promises.plan_to_run import PlanToRun
+from planner.promises.validation import TOLERANCES, Enough, Executed, Pair, execute, judged, pairs
 from planner.results import Check, Fleet, Plan, Promise, RunFigures
 from planner.scenario import Scenario, Slo
-from planner.studies.planned import PlanToRun
-from planner.studies.promises import STEP, Say, are_undecided, is_decided, promise, time_promises
-from planner.studies.validation import TOLERANCES, Enough, Executed, Pair, execute, judged, pairs
 from planner.units import percent
 from planner.work_clock import spend, work_s
 
@@ -24,7 +24,7 @@ RUN_ON_PART = 0.5
 
 
 @dataclass(frozen=True)
-class Judge:
+class RunSettings:
     """How plans are run, and what is judged of them."""
 
     question: RunQuestion
@@ -65,7 +65,7 @@ class Judge:
 
 
 @dataclass(frozen=True)
-class Seen:
+class PeriodResult:
     """A period that was run; of a plan for one demand all there is."""
 
     name: str | None
@@ -83,12 +83,12 @@ class Seen:
 class Ran:
     """A plan that was run, in the periods that bind and, where it held in those, in all of them."""
 
-    seen: tuple[Seen, ...]
+    results: tuple[PeriodResult, ...]
 
     @property
     def promises(self) -> tuple[Promise, ...]:
         """Of all periods that were run."""
-        return tuple(p for one in self.seen for p in one.promises)
+        return tuple(p for one in self.results for p in one.promises)
 
     @property
     def unkept(self) -> tuple[Promise, ...]:
@@ -98,7 +98,7 @@ class Ran:
     @property
     def is_kept(self) -> bool:
         """Whether it was run, and keeps all promises."""
-        return bool(self.seen) and not self.unkept
+        return bool(self.results) and not self.unkept
 
     @property
     def is_undecided(self) -> bool:
@@ -108,7 +108,7 @@ class Ran:
     @property
     def is_cut_short(self) -> bool:
         """Whether time was up before anything was known of it, or before it was decided."""
-        return not self.seen or (self.is_undecided and any(one.is_cut_short for one in self.seen))
+        return not self.results or (self.is_undecided and any(one.is_cut_short for one in self.results))
 
 
 def binding_periods(plan: Plan) -> list[str]:
@@ -122,11 +122,13 @@ def binding_periods(plan: Plan) -> list[str]:
     return [served[i].name for i in sorted(chosen, key=lambda i: -served[i].demand_req_per_s)]
 
 
-def seen_periods(judge: Judge, stated: Scenario, planned: PlanToRun, known: Sequence[Seen] = ()) -> Iterator[Seen]:
+def period_results(
+    settings: RunSettings, stated: Scenario, planned: PlanToRun, known: Sequence[PeriodResult] = ()
+) -> Iterator[PeriodResult]:
     """Run the periods that bind, and the others where all of these hold, as long as there is time.
 
     Args:
-        judge: how each is run, and what is judged.
+        settings: how each is run, and what is judged.
         stated: the question, with what is promised.
         planned: its plan, with its periods where it has any.
         known: periods that are not run again.
@@ -140,8 +142,8 @@ def seen_periods(judge: Judge, stated: Scenario, planned: PlanToRun, known: Sequ
     """
     plan = planned.plan
     if not (isinstance(plan, Plan) and plan.periods):
-        if not judge.is_over:
-            yield _all(judge, stated, planned)
+        if not settings.is_over:
+            yield _all(settings, stated, planned)
         return
     binding = binding_periods(plan)
     done = {*binding, *(one.name for one in known)}
@@ -149,43 +151,43 @@ def seen_periods(judge: Judge, stated: Scenario, planned: PlanToRun, known: Sequ
     for names in (binding, others):
         holds = True
         for name in names:
-            if judge.is_over:
+            if settings.is_over:
                 return
-            one = _of_period(judge, stated, plan, name)
+            one = _of_period(settings, stated, plan, name)
             holds &= all(p.holds for p in one.promises)
             yield one
         if not holds:
             return
 
 
-def _all(judge: Judge, stated: Scenario, planned: PlanToRun) -> Seen:
+def _all(settings: RunSettings, stated: Scenario, planned: PlanToRun) -> PeriodResult:
     """A plan for one demand, at its own rate or, where that saturates something, below it."""
     plan, load = planned.plan, executor.default_load(planned.plan)
-    judge.say("running it")
-    found = watched(judge, stated, plan, None, load, plan.throughput_req_per_s)
-    return found.seen(None, load, pairs(plan, planned.at(load), load, found.executed))
+    settings.say("running it")
+    found = watched(settings, stated, plan, None, load, plan.throughput_req_per_s)
+    return found.result(None, load, pairs(plan, planned.at(load), load, found.executed))
 
 
-def _of_period(judge: Judge, stated: Scenario, plan: Plan, name: str) -> Seen:
+def _of_period(settings: RunSettings, stated: Scenario, plan: Plan, name: str) -> PeriodResult:
     """A period at its own demand; no period's highest rate is predicted."""
-    judge.say(f"running {name}")
+    settings.say(f"running {name}")
     alone = plan.in_period(plan.period(name))
-    found = watched(judge, stated, plan, name, 1.0, alone.throughput_req_per_s)
-    return found.seen(name, 1.0, pairs(alone, alone, 1.0, Executed(found.executed.run)))
+    found = watched(settings, stated, plan, name, 1.0, alone.throughput_req_per_s)
+    return found.result(name, 1.0, pairs(alone, alone, 1.0, Executed(found.executed.run)))
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedRun:
     """What came of a plan, or of a period of it."""
 
     executed: Executed
     promises: tuple[Promise, ...]
     is_cut_short: bool
 
-    def seen(self, name: str | None, load: float, found: Iterable[Pair]) -> Seen:
+    def result(self, name: str | None, load: float, found: Iterable[Pair]) -> PeriodResult:
         """The same beside predictions."""
         checks = judged(list(found))
-        return Seen(
+        return PeriodResult(
             name=name,
             load=load,
             promises=tuple(p.model_copy(update={"period": name}) for p in self.promises),
@@ -209,16 +211,18 @@ class RunWork:
         self.n_requests = run.n_requests
 
 
-def watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load: float, rate: float) -> Watched:
+def watched(
+    settings: RunSettings, stated: Scenario, plan: Fleet, name: str | None, load: float, rate: float
+) -> WatchedRun:
     """Run a plan, or a period of it, until what is promised is decided.
 
     Args:
-        judge: how it is run, and what is judged.
+        settings: how it is run, and what is judged.
         stated: the question, with what is promised.
         plan: what is run.
         name: of the period; None of a plan for one demand.
         load: fraction of the plan's rate.
-        rate: that is promised, where the judge sees it [1/s].
+        rate: that is promised, where the settings ask for it [1/s].
 
     Raises:
         InputError: it cannot be run.
@@ -236,21 +240,28 @@ def watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load:
 
     def is_enough(run: RunFigures) -> bool:
         counted.add(run)
-        return judge.is_enough(run, of_times(run)) or judge.is_late(began, run)
+        return settings.is_enough(run, of_times(run)) or settings.is_late(began, run)
 
     def is_rate_enough(most: RunFigures) -> bool:
         counted_full.add(most)
-        return judge.is_enough(most, (of_rate(most),)) or judge.is_late(began, most)
+        return settings.is_enough(most, (of_rate(most),)) or settings.is_late(began, most)
 
     enough = Enough(is_enough, is_rate_enough)
     executed = execute(
-        stated, plan, judge.question, load, judge.data_dirs, period=name, enough=enough, with_most=judge.sees_rate
+        stated,
+        plan,
+        settings.question,
+        load,
+        settings.data_dirs,
+        period=name,
+        enough=enough,
+        with_most=settings.sees_rate,
     )
     _check_dropped(stated, name, executed.run)
     times = of_times(executed.run)
     rates = () if executed.most is None else (of_rate(executed.most),)
-    is_late = judge.is_late(began, executed.run)
-    return Watched(executed, (*rates, *times), is_late and not judge.is_enough(executed.run, times))
+    is_late = settings.is_late(began, executed.run)
+    return WatchedRun(executed, (*rates, *times), is_late and not settings.is_enough(executed.run, times))
 
 
 def _check_dropped(stated: Scenario, name: str | None, run: RunFigures) -> None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
+from planner.promises.outcomes import STEP
+from planner.promises.period_results import RATE
 from planner.results import Promise
 from planner.scenario import Scenario, alike_classes
-from planner.studies.period_runs import RATE
-from planner.studies.promises import STEP
 
 CLOSE = 0.97
 """Of two promises on TTFT this close to one another the stricter will do."""
@@ -23,7 +23,7 @@ MODELLED = {"dispatch": "shared-queue", "prefill_batching": "one-at-a-time"}
 
 
 @dataclass(frozen=True)
-class Handed:
+class LatencyTargets:
     """What the optimizer is asked to promise."""
 
     ttft_s: Mapping[str, float]
@@ -40,10 +40,10 @@ class Handed:
         return self.demand_factor / self.claimed_fraction
 
 
-def as_asked(scenario: Scenario) -> Handed:
+def as_asked(scenario: Scenario) -> LatencyTargets:
     """Just what the scenario promises."""
     promised = {name: slo for name in scenario.workloads if (slo := scenario.slo_of(name)) is not None}
-    return Handed(
+    return LatencyTargets(
         {name: slo.ttft_s for name, slo in promised.items() if slo.ttft_s is not None},
         {name: slo.tpot_ms for name, slo in promised.items() if slo.tpot_ms is not None},
     )
@@ -69,18 +69,18 @@ def promising(scenario: Scenario, ttft_s: Mapping[str, float], tpot_ms: Mapping[
     return scenario.varied(changes) if changes else scenario
 
 
-def searched(scenario: Scenario, handed: Handed) -> Scenario:
+def searched(scenario: Scenario, targets: LatencyTargets) -> Scenario:
     """The question that the optimizer is asked."""
     # Where the least is sought, a longer time is claimed of the same plan; only a stricter step is another question.
-    found = modelled(promising(scenario, {} if seeks_least(scenario) else handed.ttft_s, handed.tpot_ms))
-    if handed.demand_factor == 1:
+    found = modelled(promising(scenario, {} if seeks_least(scenario) else targets.ttft_s, targets.tpot_ms))
+    if targets.demand_factor == 1:
         return found
-    return found.varied({"demand_req_per_s": handed.demand_factor * (scenario.demand_req_per_s or 1.0)})
+    return found.varied({"demand_req_per_s": targets.demand_factor * (scenario.demand_req_per_s or 1.0)})
 
 
-def stated(scenario: Scenario, handed: Handed) -> Scenario:
+def stated(scenario: Scenario, targets: LatencyTargets) -> Scenario:
     """The system as it is run, with what is promised: a stricter limit on the decode step makes smaller batches."""
-    return promising(scenario, handed.ttft_s if seeks_least(scenario) else {}, handed.tpot_ms)
+    return promising(scenario, targets.ttft_s if seeks_least(scenario) else {}, targets.tpot_ms)
 
 
 def modelled(scenario: Scenario) -> Scenario:
@@ -90,17 +90,19 @@ def modelled(scenario: Scenario) -> Scenario:
     return scenario.varied(changes) if changes else scenario
 
 
-def tightened(scenario: Scenario, last: Handed, broken: Sequence[Promise], idle_s: Mapping[str, float]) -> Handed:
+def tightened(
+    scenario: Scenario, last: LatencyTargets, broken: Sequence[Promise], idle_s: Mapping[str, float]
+) -> LatencyTargets:
     """What broken promises ask for: each class by the part that its worst period missed it by, and a little more.
 
     Equation:
-        t' = t0 + (t - t0) (limit - t0) / (executed - t0), t what was handed, t0 the same percentile without waits
+        t' = t0 + (t - t0) (limit - t0) / (executed - t0), t what was planned for, t0 the same percentile without waits
 
     Waits are what a larger fleet shortens: what is left of a promise beside them shrinks as they must.
 
     Args:
         scenario: the question.
-        last: what was handed over.
+        last: what was planned for.
         broken: what runs did not bear out; the worse end of their intervals counts.
         idle_s: of every class the TTFT that it is promised the percentile of, without waits.
     """
@@ -123,8 +125,8 @@ def tightened(scenario: Scenario, last: Handed, broken: Sequence[Promise], idle_
             if stated := [promises[name] for name in names if name in promises]:
                 promises.update(dict.fromkeys(names, strictest(stated)))
     if scenario.objective == "max-throughput":
-        return Handed(ttft_s, tpot_ms, 1.0, last.claimed_fraction * served)
-    return Handed(ttft_s, tpot_ms, last.demand_factor / served)
+        return LatencyTargets(ttft_s, tpot_ms, 1.0, last.claimed_fraction * served)
+    return LatencyTargets(ttft_s, tpot_ms, last.demand_factor / served)
 
 
 def _shorter(planned_s: float, limit_s: float, seen_s: float, idle_s: float) -> float:
@@ -150,13 +152,13 @@ def as_long(planned_s: float, limit_s: float, seen_s: float, idle_s: float) -> f
     return floor_s + SAFETY * (planned_s - floor_s) * (limit_s - floor_s) / (seen_s - floor_s)
 
 
-def between(lax: Handed, strict: Handed) -> Handed | None:
+def between(lax: LatencyTargets, strict: LatencyTargets) -> LatencyTargets | None:
     """Half way, on a logarithmic scale; None where they are close to one another."""
     ratios = [s / lax.ttft_s[name] for name, s in strict.ttft_s.items()]
     ratios += [ms / lax.tpot_ms[name] for name, ms in strict.tpot_ms.items()]
     if min([*ratios, lax.headroom / strict.headroom]) >= CLOSE:
         return None
-    return Handed(
+    return LatencyTargets(
         {name: sqrt(s * lax.ttft_s[name]) for name, s in strict.ttft_s.items()},
         {name: sqrt(ms * lax.tpot_ms[name]) for name, ms in strict.tpot_ms.items()},
         sqrt(lax.demand_factor * strict.demand_factor),
@@ -164,7 +166,7 @@ def between(lax: Handed, strict: Handed) -> Handed | None:
     )
 
 
-def roomier(scenario: Scenario, last: Handed, steps: int = 1) -> Handed:
+def roomier(scenario: Scenario, last: LatencyTargets, steps: int = 1) -> LatencyTargets:
     """The same promises with more capacity for what is claimed, by so many steps."""
     more = HEADROOM**steps
     if scenario.objective == "max-throughput":

@@ -15,17 +15,17 @@ from planner.optimizer import Problem, Solution, planning_problem
 from planner.optimizer.layout_choice import layout_notes
 from planner.optimizer.solution import unit_of
 from planner.optimizer.time_limit import TimeLimit
+from planner.promises.certify import as_promised
+from planner.promises.cheaper_fleets import cheaper
+from planner.promises.outcomes import INSIDE, NOT_ASKED, TIME_UP, Say, bounded_as_asked
+from planner.promises.period_results import RunSettings
+from planner.promises.raise_rate import raise_rate
+from planner.promises.slo_runs import cheaper_undecided, with_slo_run
+from planner.promises.targets import as_asked, modelled, seeks_least
+from planner.promises.tighten import Candidate, PromiseSearch, candidate, run, run_again, run_rounds
+from planner.promises.ways_out import trials
 from planner.results import Plan
 from planner.scenario import Scenario
-from planner.studies.certify import as_promised
-from planner.studies.handed import as_asked, modelled, seeks_least
-from planner.studies.higher import run_higher
-from planner.studies.neighbours import cheaper
-from planner.studies.period_runs import Judge
-from planner.studies.promises import INSIDE, NOT_ASKED, TIME_UP, Say, bounded_as_asked
-from planner.studies.rounds import Candidate, Search, candidate, run, run_again, run_rounds
-from planner.studies.slo_runs import cheaper_undecided, with_slo_run
-from planner.studies.ways_out import trials
 
 SEARCH_PART = 0.5
 """Of the time limit of a command, what the search of the plan may take;"""
@@ -38,7 +38,7 @@ LEVELS = 3
 
 
 @dataclass(frozen=True)
-class Kept:
+class Verified:
     """A plan whose promise was run."""
 
     plan: Plan
@@ -77,18 +77,18 @@ class Chosen(NamedTuple):
     """Why it does not keep its promise, or why it was not run."""
 
 
-def kept_plan(
+def verified_plan(
     scenario: Scenario,
     question: RunQuestion | None = None,
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = 60.0,
     say: Say = lambda _: None,
 ) -> Plan:
-    """The plan of a scenario that promises times, with what runs made of the promise; see `kept`."""
-    return kept(scenario, question, data_dirs, time_limit_s, say).plan
+    """The plan of a scenario that promises times, with what runs made of the promise; see `verified`."""
+    return verified(scenario, question, data_dirs, time_limit_s, say).plan
 
 
-def kept(
+def verified(
     scenario: Scenario,
     question: RunQuestion | None,
     data_dirs: Sequence[Path],
@@ -96,13 +96,13 @@ def kept(
     say: Say,
     *,
     is_patient: bool = False,
-) -> Kept:
+) -> Verified:
     """The plan of a scenario that promises times, with what runs made of the promise.
 
     The plan is run at its rate, in each period the busiest first, until the whole 95 % interval of what is promised is
     on one side of the promise, or the question allows no more requests. Where it is not kept, the optimizer
-    is handed a stricter promise, see `run_rounds`. Where it is kept, cheaper fleets near it are run too, see `cheaper`,
-    or the same fleet at higher rates, see `run_higher`. What was chosen out of several plans is run once more with
+    is given a stricter promise, see `run_rounds`. Where it is kept, cheaper fleets near it are run too, see `cheaper`,
+    or the same fleet at higher rates, see `raise_rate`. What was chosen out of several plans is run once more with
     other seeds. Of plans of which none is kept an undecided one is printed rather than a broken one.
 
     Args:
@@ -128,7 +128,7 @@ def kept(
     return replace(found, plan=found.plan.model_copy(update={"notes": (*found.plan.notes, *chosen)}))
 
 
-def kept_fleet(
+def verified_fleet(
     scenario: Scenario,
     question: RunQuestion | None,
     data_dirs: Sequence[Path],
@@ -136,7 +136,7 @@ def kept_fleet(
     say: Say,
     *,
     has_ways_out: bool = True,
-) -> Kept:
+) -> Verified:
     """The same plan without what explains it: other fleets, and what its limits are worth. It is found patiently.
 
     Args:
@@ -164,27 +164,27 @@ def _kept(
     *,
     is_explained: bool = True,
     has_ways_out: bool = True,
-) -> Kept:
+) -> Verified:
     """The same of pools whose layouts are settled, as those of all rounds."""
     scenario = first.scenario
-    judge = Judge(question or RunQuestion(), data_dirs, say, sees_rate=False)
+    settings = RunSettings(question or RunQuestion(), data_dirs, say, sees_rate=False)
     as_run = None if question is None else trials(question, data_dirs, say, pace.whole)
     time_limit_s = SEARCH_PART * pace.time_limit_s
-    search = Search(
-        scenario, judge, time_limit_s, open_bound=first.open_bound, is_explained=has_ways_out, trials=as_run
+    search = PromiseSearch(
+        scenario, settings, time_limit_s, open_bound=first.open_bound, is_explained=has_ways_out, trials=as_run
     )
     tell = partial(explained, time_limit_s=pace.explaining_s) if is_explained else sketched
     if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says
         problem = search.problem(scenario)
         solution = solved(problem, search.time_limit_s)
-        return Kept(tell(problem, solution), problem, solution)
+        return Verified(tell(problem, solution), problem, solution)
     asked = candidate(search, as_asked(scenario))
     if question is None:
         plan = with_slo_run(tell(asked.problem, asked.found), scenario, asked, 0, 0, NOT_ASKED)
-        return Kept(plan, asked.problem, asked.found)
+        return Verified(plan, asked.problem, asked.found)
     if not pace.is_patient:
         runs = pace.of_runs()
-        search.judge, search.time_limit_s = replace(judge, deadline=runs.deadline), runs.part_s(EACH_PART)
+        search.settings, search.time_limit_s = replace(settings, deadline=runs.deadline), runs.part_s(EACH_PART)
     chosen = chosen_by_runs(search, asked)
     if is_explained:
         say(f"{scenario.name}: comparing with other fleets")
@@ -196,7 +196,7 @@ def _kept(
     return replace(found, plan=told.model_copy(update={"notes": notes}))
 
 
-def chosen_by_runs(search: Search, asked: Candidate, *, is_improved: bool = True) -> Chosen:
+def chosen_by_runs(search: PromiseSearch, asked: Candidate, *, is_improved: bool = True) -> Chosen:
     """The plan to be printed, run where that was possible, and why where it does not keep its promise.
 
     Args:
@@ -207,32 +207,32 @@ def chosen_by_runs(search: Search, asked: Candidate, *, is_improved: bool = True
     try:
         first = run(search, asked)
         search.tried.append(first)
-        if not first.seen:
-            return Chosen(asked, search.judge.question.seed, TIME_UP)
+        if not first.results:
+            return Chosen(asked, search.settings.question.seed, TIME_UP)
         if not first.is_kept:
             run_rounds(search)
         elif not is_improved:
-            return Chosen(first, search.judge.question.seed)
+            return Chosen(first, search.settings.question.seed)
         elif search.scenario.objective == "min-cost":
             _run_cheaper(search)
         else:
-            run_higher(search)
+            raise_rate(search)
     except (InputError, CheckFailedError) as error:
         if not search.tried:
-            return Chosen(asked, search.judge.question.seed, str(error).splitlines()[0])
+            return Chosen(asked, search.settings.question.seed, str(error).splitlines()[0])
     return _confirmed(search)
 
 
-def _run_cheaper(search: Search) -> None:
+def _run_cheaper(search: PromiseSearch) -> None:
     """Run cheaper fleets around the cheapest that is kept, as long as one is found that is kept too."""
     known = {_sizes(one) for one in search.tried}
     for _ in range(LEVELS):
         best = search.best
         assert best is not None, "the plan as asked is kept"
-        search.judge.say(f"{search.scenario.name}: planning cheaper fleets")
+        search.settings.say(f"{search.scenario.name}: planning cheaper fleets")
         offers = [one for one in cheaper(search, best) if _sizes(one) not in known]
         for one in offers:
-            if search.judge.is_over:
+            if search.settings.is_over:
                 return
             known.add(_sizes(one))
             search.tried.append(run(search, one))
@@ -248,9 +248,9 @@ def _sizes(one: Candidate) -> tuple[object, ...]:
     return pools, tuple(link.ports_by_tier for link in one.plan.links)
 
 
-def _confirmed(search: Search) -> Chosen:
+def _confirmed(search: PromiseSearch) -> Chosen:
     """The best plan that is kept with other seeds too; else the best undecided one, or the plan as asked, and why."""
-    question, first = search.judge.question, search.tried[0]
+    question, first = search.settings.question, search.tried[0]
     seed, seeds = question.seed, dict[int, int]()
     while (one := search.best) is not None:
         if one is first:
@@ -273,13 +273,15 @@ def _confirmed(search: Search) -> Chosen:
         return Chosen(undecided, seeds.get(id(undecided), question.seed), because)
     n = len(search.tried)
     tried = f"none of {n} plans that were run keeps it" if n > 1 else "it is not kept in the run"
-    return Chosen(first, question.seed, f"{tried}{': ' + TIME_UP if search.judge.is_over else ''}")
+    return Chosen(first, question.seed, f"{tried}{': ' + TIME_UP if search.settings.is_over else ''}")
 
 
-def _explained(search: Search, asked: Candidate, chosen: Candidate, tell: Callable[[Problem, Solution], Plan]) -> Kept:
+def _explained(
+    search: PromiseSearch, asked: Candidate, chosen: Candidate, tell: Callable[[Problem, Solution], Plan]
+) -> Verified:
     """The plan in full, with what is to know of how it was found."""
-    if chosen.found is asked.found and chosen.handed == asked.handed:
-        return Kept(tell(asked.problem, asked.found), asked.problem, asked.found)
+    if chosen.found is asked.found and chosen.targets == asked.targets:
+        return Verified(tell(asked.problem, asked.found), asked.problem, asked.found)
     problem, found = chosen.problem, chosen.found
     if search.scenario.objective == "min-cost" and chosen.badness < asked.badness:
         # A fleet that the latency model excludes is no part of what it proves.
@@ -287,11 +289,11 @@ def _explained(search: Search, asked: Candidate, chosen: Candidate, tell: Callab
         problem, found = asked.problem, replace(found, bound=min(asked.found.bound, found.objective), routed=routed)
     plan = as_promised(search.scenario, chosen, tell(problem, found))
     plan = bounded_as_asked(plan, asked.found.bound * unit_of(asked.problem))
-    return Kept(plan.model_copy(update={"notes": (*_notes(asked, chosen), *plan.notes)}), problem, found)
+    return Verified(plan.model_copy(update={"notes": (*_notes(asked, chosen), *plan.notes)}), problem, found)
 
 
 def _notes(asked: Candidate, chosen: Candidate) -> Iterator[Note]:
-    if chosen.handed.claimed_fraction > 1:
+    if chosen.targets.claimed_fraction > 1:
         yield note(
             "higher-than-modelled",
             "the goodput is higher than what the latency model finds, and was kept in the runs; gap and the other "

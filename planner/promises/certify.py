@@ -8,12 +8,12 @@ from planner.errors import CheckFailedError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
 from planner.optimizer.solution import unit_of
+from planner.promises.outcomes import Say, bounded_as_asked
+from planner.promises.period_results import RunSettings
+from planner.promises.targets import modelled
+from planner.promises.tighten import Attempt, Candidate, PromiseSearch, run_rounds
 from planner.results import Certified, Fleet, Plan, Promise, Round
 from planner.scenario import Scenario
-from planner.studies.handed import modelled
-from planner.studies.period_runs import Judge
-from planner.studies.promises import Say, bounded_as_asked
-from planner.studies.rounds import Candidate, Search, Tried, run_rounds
 from planner.units import number
 
 MOST_TOLD = 8
@@ -55,14 +55,14 @@ def certified_plan(
         UndecidedError: no plan was found in the time, or the runs are too short to tell whether one holds.
         CheckFailedError: no plan held.
     """
-    search = Search(scenario, Judge(question, data_dirs, say), time_limit_s)
+    search = PromiseSearch(scenario, RunSettings(question, data_dirs, say), time_limit_s)
     run_rounds(search)
     if search.best is None:
         raise _no_plan(scenario, search.tried, search.why)
     return _plan(search, search.best)
 
 
-def _no_plan(scenario: Scenario, tried: Sequence[Tried], why: str) -> UndecidedError | CheckFailedError:
+def _no_plan(scenario: Scenario, tried: Sequence[Attempt], why: str) -> UndecidedError | CheckFailedError:
     """What to raise where nothing held."""
     undecided = next((one for one in tried if one.is_undecided), None)
     shown, which = (tried[-1], "the last one") if undecided is None else (undecided, "one that is undecided")
@@ -82,15 +82,18 @@ def _broken(one: Promise) -> str:
     )
 
 
-def _plan(search: Search, chosen: Tried) -> Plan:
+def _plan(search: PromiseSearch, chosen: Attempt) -> Plan:
     """The plan in full, with what was certified of it."""
-    search.judge.say(f"{search.scenario.name}: comparing with other fleets")
+    search.settings.say(f"{search.scenario.name}: comparing with other fleets")
     plan = as_promised(search.scenario, chosen, explained(chosen.problem, chosen.found, search.time_limit_s))
     first = search.tried[0]
     plan = bounded_as_asked(plan, first.found.bound * unit_of(first.problem))
     notes = (*_notes(search, chosen), *plan.notes)
     return plan.model_copy(
-        update={"certified": _certified(search.scenario, search.judge.question, chosen, search.tried), "notes": notes}
+        update={
+            "certified": _certified(search.scenario, search.settings.question, chosen, search.tried),
+            "notes": notes,
+        }
     )
 
 
@@ -105,43 +108,43 @@ def as_promised(scenario: Scenario, chosen: Candidate, plan: Plan) -> Plan:
     return plan.model_copy(update={**fields, "classes": classes, "periods": periods, "notes": notes})
 
 
-def _certified(scenario: Scenario, question: RunQuestion, chosen: Tried, tried: Sequence[Tried]) -> Certified:
+def _certified(scenario: Scenario, question: RunQuestion, chosen: Attempt, tried: Sequence[Attempt]) -> Certified:
     return Certified(
         req_per_s=chosen.plan.throughput_req_per_s,
-        load=chosen.seen[0].load,
+        load=chosen.results[0].load,
         n_requests=question.n_requests,
         n_replications=question.n_replications,
         seed=question.seed,
         promises=chosen.promises,
-        checks=tuple(check for one in chosen.seen for check in one.checks),
-        unpredicted=tuple(dict.fromkeys(name for one in chosen.seen for name in one.unpredicted)),
+        checks=tuple(check for one in chosen.results for check in one.checks),
+        unpredicted=tuple(dict.fromkeys(name for one in chosen.results for name in one.unpredicted)),
         rounds=tuple(_round(scenario, one) for one in tried),
         chosen=tried.index(chosen),
-        periods=tuple(one.name for one in chosen.seen if one.name is not None),
+        periods=tuple(one.name for one in chosen.results if one.name is not None),
     )
 
 
-def _round(scenario: Scenario, tried: Tried) -> Round:
+def _round(scenario: Scenario, tried: Attempt) -> Round:
     demand, is_given = scenario.demand_req_per_s, scenario.objective != "max-throughput"
     told = (" ".join(filter(None, (p.period, p.request_class, p.metric))) for p in tried.unkept)
-    handed, is_one = tried.handed, not scenario.classes
+    targets, is_one = tried.targets, not scenario.classes
     only = next(iter(scenario.workloads))
     return Round(
-        ttft_s=handed.ttft_s.get(only) if is_one else None,
-        tpot_ms=handed.tpot_ms.get(only) if is_one else None,
-        demand_req_per_s=demand * handed.demand_factor if is_given and demand is not None else None,
+        ttft_s=targets.ttft_s.get(only) if is_one else None,
+        tpot_ms=targets.tpot_ms.get(only) if is_one else None,
+        demand_req_per_s=demand * targets.demand_factor if is_given and demand is not None else None,
         req_per_s=tried.plan.throughput_req_per_s,
         broken=tuple(told),
-        ttft_by_class_s={} if is_one else dict(handed.ttft_s),
-        tpot_by_class_ms={} if is_one else dict(handed.tpot_ms),
+        ttft_by_class_s={} if is_one else dict(targets.ttft_s),
+        tpot_by_class_ms={} if is_one else dict(targets.tpot_ms),
     )
 
 
-def _notes(search: Search, chosen: Tried) -> Iterator[Note]:
+def _notes(search: PromiseSearch, chosen: Attempt) -> Iterator[Note]:
     """What the reader must know of what was run, and of what was not."""
     if search.scenario.spare.survive:
         yield note("loss-not-run", LOSS_NOT_RUN)
     if modelled(search.scenario) != search.scenario:
         yield SUPPOSED
     if chosen.problem.scenario != modelled(search.scenario):
-        yield note("stricter-promise", "the other fleets are those of the promise that the optimizer was handed")
+        yield note("stricter-promise", "the other fleets are those of the promise that the optimizer was given")

@@ -1,4 +1,4 @@
-"""Rounds of search and runs: a promise that runs do not bear out is handed to the optimizer stricter, until they do."""
+"""Rounds of search and runs: a promise that runs do not bear out is planned more strictly, until they do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -9,10 +9,11 @@ from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import Problem, Solution, planning_problem
 from planner.optimizer.problem import ClassSpec
 from planner.optimizer.resolution import widened
-from planner.results import Plan
-from planner.scenario import Scenario, uneven_arrivals
-from planner.studies.handed import (
-    Handed,
+from planner.promises.outcomes import STEP
+from planner.promises.period_results import RATE, PeriodResult, Ran, RunSettings, binding_periods, period_results
+from planner.promises.plan_to_run import PlanToRun
+from planner.promises.targets import (
+    LatencyTargets,
     as_asked,
     between,
     modelled,
@@ -22,9 +23,8 @@ from planner.studies.handed import (
     stated,
     tightened,
 )
-from planner.studies.period_runs import RATE, Judge, Ran, Seen, binding_periods, seen_periods
-from planner.studies.planned import PlanToRun
-from planner.studies.promises import STEP
+from planner.results import Plan
+from planner.scenario import Scenario, uneven_arrivals
 from planner.units import rounded
 
 MOST_ROUNDS = 8
@@ -41,7 +41,7 @@ counts more as none."""
 class Candidate:
     """A plan that may be run."""
 
-    handed: Handed
+    targets: LatencyTargets
     problem: Problem
     """What the optimizer was asked."""
     found: Solution
@@ -109,18 +109,18 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Tried(Ran, Candidate):
+class Attempt(Ran, Candidate):
     """A plan, and what came of it in its runs."""
 
-    seen: tuple[Seen, ...]
+    results: tuple[PeriodResult, ...]
 
 
 @dataclass
-class Search:
+class PromiseSearch:
     """Rounds of search and runs, and what they have in common."""
 
     scenario: Scenario
-    judge: Judge
+    settings: RunSettings
     time_limit_s: float
     """Of the search for one plan."""
     classes: Sequence[ClassSpec] = ()
@@ -131,34 +131,34 @@ class Search:
     """Whether ways out are looked for where there is no plan as asked;"""
     trials: Trials | None = None
     """how those are run."""
-    tried: list[Tried] = field(default_factory=list)
-    strict: Handed | None = None
+    tried: list[Attempt] = field(default_factory=list)
+    strict: LatencyTargets | None = None
     """What was strict enough, or more than any plan was found to keep by the optimizer's own account."""
     why: str = ""
     """What it says of that."""
 
     @property
-    def best(self) -> Tried | None:
+    def best(self) -> Attempt | None:
         """The best of the plans that hold."""
         return min((tried for tried in self.tried if tried.is_kept), key=lambda one: one.badness, default=None)
 
     @property
-    def open(self) -> Tried | None:
+    def open(self) -> Attempt | None:
         """The best of the plans that are undecided."""
         return min((tried for tried in self.tried if tried.is_undecided), key=lambda one: one.badness, default=None)
 
     def problem(self, scenario: Scenario) -> Problem:
         """A question with the requests of this one."""
-        found = planning_problem(scenario, self.judge.data_dirs, self.classes)
+        found = planning_problem(scenario, self.settings.data_dirs, self.classes)
         self.classes = self.classes or found.classes
         return found if self.open_bound is None else replace(found, open_bound=self.open_bound)
 
 
-def run_rounds(search: Search) -> None:
+def run_rounds(search: PromiseSearch) -> None:
     """Plan and run until a plan holds that is as good as the one that was asked for, or nothing is left to try.
 
     The question is planned as asked, and run. Where a class breaks its promise on TTFT or on the decode step, the
-    optimizer is handed a stricter one for that class, by as much as the run shows; where the rate is not served, a
+    optimizer is given a stricter one for that class, by as much as the run shows; where the rate is not served, a
     higher demand, or a lower rate is claimed. Between promises that were too lax and far stricter ones, middle ones are
     tried. Where no plan keeps a stricter promise, as the longest prompts take most of the time without waiting, it
     is waits that have to be shorter: the same promise is planned at a higher demand, or claimed of a lower rate.
@@ -171,45 +171,45 @@ def run_rounds(search: Search) -> None:
         InfeasibleError, UndecidedError: there is no plan as asked, run or not.
         CheckFailedError: faults drop more than may be late.
     """
-    handed = _next(search) if search.tried else as_asked(search.scenario)
-    while handed is not None and len(search.tried) < MOST_ROUNDS and not (search.tried and search.judge.is_over):
+    targets = _next(search) if search.tried else as_asked(search.scenario)
+    while targets is not None and len(search.tried) < MOST_ROUNDS and not (search.tried and search.settings.is_over):
         try:
-            search.tried.append(run(search, candidate(search, handed)))
+            search.tried.append(run(search, candidate(search, targets)))
         except (InfeasibleError, UndecidedError) as error:
             if not search.tried:
                 raise
-            search.strict, search.why = handed, f"\na stricter promise: {error}"
+            search.strict, search.why = targets, f"\na stricter promise: {error}"
         else:
-            search.strict = search.strict if search.tried[-1].unkept else handed
-        handed = _next(search)
+            search.strict = search.strict if search.tried[-1].unkept else targets
+        targets = _next(search)
 
 
-def candidate(search: Search, handed: Handed) -> Candidate:
+def candidate(search: PromiseSearch, targets: LatencyTargets) -> Candidate:
     """The plan of a question with some promises; that of the round before where the same is asked again."""
-    search.judge.say(f"{search.scenario.name}: planning, round {len(search.tried) + 1}")
+    search.settings.say(f"{search.scenario.name}: planning, round {len(search.tried) + 1}")
     last = search.tried[-1] if search.tried else None
-    question = searched(search.scenario, handed)
+    question = searched(search.scenario, targets)
     if last is not None and last.problem.scenario == question:
-        return as_stated(search, handed, last.problem, last.found)
-    is_timed_alike = last is not None and last.handed.tpot_ms == handed.tpot_ms
+        return as_stated(search, targets, last.problem, last.found)
+    is_timed_alike = last is not None and last.targets.tpot_ms == targets.tpot_ms
     problem = widened(last.problem.stating(question), 1) if last and is_timed_alike else search.problem(question)
     # What would do instead is of interest of the question as it was asked, and takes long.
     laxer = search.tried[0].found if search.tried else None
     is_explained = search.is_explained and not search.tried
     found = solved(problem, search.time_limit_s, is_explained, laxer, search.trials)
-    return as_stated(search, handed, problem, found)
+    return as_stated(search, targets, problem, found)
 
 
-def as_stated(search: Search, handed: Handed, problem: Problem, found: Solution) -> Candidate:
+def as_stated(search: PromiseSearch, targets: LatencyTargets, problem: Problem, found: Solution) -> Candidate:
     """A solution at the demand and with the promises that are asked for."""
     scenario = search.scenario
     if seeks_least(scenario) and not search.tried:
-        free = {name: found.objective for name in scenario.workloads if name not in handed.ttft_s}
-        handed = replace(handed, ttft_s={**handed.ttft_s, **free})
-    as_run = stated(scenario, handed)
+        free = {name: found.objective for name in scenario.workloads if name not in targets.ttft_s}
+        targets = replace(targets, ttft_s={**targets.ttft_s, **free})
+    as_run = stated(scenario, targets)
     as_known = modelled(as_run)
     known = problem if problem.scenario == as_known else problem.stating(as_known)
-    ratio = handed.claimed_fraction / handed.demand_factor
+    ratio = targets.claimed_fraction / targets.demand_factor
     rate = Planned(problem, found).fleet.throughput_req_per_s * ratio if known.is_plain else None
     served = found if known.is_plain or ratio == 1 else found.at(ratio)
     plan = sketched(known, served, rate)
@@ -219,12 +219,12 @@ def as_stated(search: Search, handed: Handed, problem: Problem, found: Solution)
         highest, goodput = plan.max_throughput_req_per_s, plan.goodput_req_per_s
         found = served = replace(found, highest_req_per_s=highest, goodput_req_per_s=goodput)
     planned = _planned(known, served, plan, as_run)
-    return Candidate(handed, problem, found, known, as_run, served, rate, planned)
+    return Candidate(targets, problem, found, known, as_run, served, rate, planned)
 
 
-def claiming(handed: Handed, times: float) -> Handed:
+def claiming(targets: LatencyTargets, times: float) -> LatencyTargets:
     """The same promises, and a multiple of what was claimed of the rate that was found."""
-    return replace(handed, claimed_fraction=times * handed.claimed_fraction)
+    return replace(targets, claimed_fraction=times * targets.claimed_fraction)
 
 
 def _planned(known: Problem, served: Solution, plan: Plan, as_run: Scenario) -> PlanToRun:
@@ -242,29 +242,31 @@ def _rounded(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(rounded(value, DIGITS) for value in values)
 
 
-def run(search: Search, one: Candidate) -> Tried:
+def run(search: PromiseSearch, one: Candidate) -> Attempt:
     """Run the periods of a plan that bind, all where those hold, as far as there is time; the same plan once."""
     same = (tried for tried in search.tried if tried.run_key == one.run_key)
-    return _run(search, one, ()) if (known := next(same, None)) is None else _tried(one, known.seen)
+    return _run(search, one, ()) if (known := next(same, None)) is None else _tried(one, known.results)
 
 
-def run_again(search: Search, one: Tried, seed: int) -> Tried:
+def run_again(search: PromiseSearch, one: Attempt, seed: int) -> Attempt:
     """Run the periods of a plan that bind with another seed: no other is near enough to have flattered it."""
     binding = binding_periods(one.plan)
-    far = [period for period in one.seen if period.name is not None and period.name not in binding]
-    question = replace(search.judge.question, seed=seed)
-    return _run(replace(search, judge=replace(search.judge, question=question)), one, far)
+    far = [period for period in one.results if period.name is not None and period.name not in binding]
+    question = replace(search.settings.question, seed=seed)
+    return _run(replace(search, settings=replace(search.settings, question=question)), one, far)
 
 
-def _run(search: Search, one: Candidate, known: Sequence[Seen]) -> Tried:
+def _run(search: PromiseSearch, one: Candidate, known: Sequence[PeriodResult]) -> Attempt:
     n = len(search.tried) + 1
-    judge = replace(search.judge, say=lambda what: search.judge.say(f"{search.scenario.name}: {what}, round {n}"))
-    found = list(seen_periods(judge, one.as_run, one.planned, known))
+    settings = replace(
+        search.settings, say=lambda what: search.settings.say(f"{search.scenario.name}: {what}, round {n}")
+    )
+    found = list(period_results(settings, one.as_run, one.planned, known))
     return _tried(one, (*found, *known) if found else ())
 
 
-def _tried(one: Candidate, seen: tuple[Seen, ...]) -> Tried:
-    return Tried(**{name: getattr(one, name) for name in Candidate.__dataclass_fields__}, seen=seen)
+def _tried(one: Candidate, seen: tuple[PeriodResult, ...]) -> Attempt:
+    return Attempt(**{name: getattr(one, name) for name in Candidate.__dataclass_fields__}, results=seen)
 
 
 def _without_ttft(plan: Plan) -> Plan:
@@ -276,21 +278,21 @@ def _without_ttft(plan: Plan) -> Plan:
     return plan.model_copy(update={**update, "periods": tuple(periods), "classes": tuple(classes)})
 
 
-def _next(search: Search) -> Handed | None:
+def _next(search: PromiseSearch) -> LatencyTargets | None:
     """What to hand over next; None where nothing is left between what was too lax and what was strict enough."""
     broken, last = [tried for tried in search.tried if tried.unkept], search.tried[-1]
     if not broken or (not last.unkept and (seeks_least(search.scenario) or _is_as_good(last, broken[0]))):
         return None
     if search.strict is None:
         return _tightened(search, broken)
-    lax, strict = broken[-1].handed, search.strict
+    lax, strict = broken[-1].targets, search.strict
     middle = between(lax, strict)
     if middle is None and search.best is None and lax.headroom >= strict.headroom:
         return roomier(search.scenario, lax)
     return middle
 
 
-def _tightened(search: Search, broken: Sequence[Tried]) -> Handed:
+def _tightened(search: PromiseSearch, broken: Sequence[Attempt]) -> LatencyTargets:
     """Stricter by as much as the last run showed; twice as far, and so on, where that was not enough before.
 
     What a run shows is noisy, and so is what a stricter promise changes of a plan: small steps would take many runs.
@@ -298,23 +300,23 @@ def _tightened(search: Search, broken: Sequence[Tried]) -> Handed:
     """
     last = broken[-1]
     if _is_overrun(search, last):
-        return roomier(search.scenario, last.handed, 2 ** (len(broken) - 1))
-    handed = _as_planned(search, last)
-    n_alike = sum(one.handed.headroom == last.handed.headroom for one in broken)
+        return roomier(search.scenario, last.targets, 2 ** (len(broken) - 1))
+    targets = _as_planned(search, last)
+    n_alike = sum(one.targets.headroom == last.targets.headroom for one in broken)
     for _ in range(2 ** (n_alike - 1)):
-        handed = tightened(search.scenario, handed, last.unkept, last.idle_s)
-    return handed
+        targets = tightened(search.scenario, targets, last.unkept, last.idle_s)
+    return targets
 
 
-def _is_overrun(search: Search, last: Tried) -> bool:
+def _is_overrun(search: PromiseSearch, last: Attempt) -> bool:
     """Whether a time to first token was missed by far, of requests that arrive in bursts."""
     is_late = any(one.executed > FAR * one.limit for one in last.unkept if one.metric not in (RATE, STEP))
     return is_late and not seeks_least(search.scenario) and bool(uneven_arrivals(search.scenario))
 
 
-def _as_planned(search: Search, last: Tried) -> Handed:
-    """What was handed over, or what the plan is predicted to keep where that is less: what is laxer changes no plan."""
-    ttft_s, asked = dict(last.handed.ttft_s), as_asked(search.scenario).ttft_s
+def _as_planned(search: PromiseSearch, last: Attempt) -> LatencyTargets:
+    """What was planned for, or what the plan is predicted to keep where that is less: what is laxer changes no plan."""
+    ttft_s, asked = dict(last.targets.ttft_s), as_asked(search.scenario).ttft_s
     for one in last.unkept:
         name = one.request_class or next(iter(search.scenario.workloads))
         slo = search.scenario.slo_of(name)
@@ -322,8 +324,8 @@ def _as_planned(search: Search, last: Tried) -> Handed:
             continue
         predicted_s = last.ttft_quantile_s(name, slo.ttft_percentile, one.period)
         ttft_s[name] = min(ttft_s[name], predicted_s or ttft_s[name])
-    return replace(last.handed, ttft_s=ttft_s)
+    return replace(last.targets, ttft_s=ttft_s)
 
 
-def _is_as_good(held: Tried, asked: Tried) -> bool:
+def _is_as_good(held: Attempt, asked: Attempt) -> bool:
     return held.badness - asked.badness <= max(AS_GOOD, asked.found.target) * abs(asked.badness)

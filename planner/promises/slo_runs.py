@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.notes import Note, note
+from planner.promises.outcomes import STEP, are_undecided
+from planner.promises.period_results import Ran
+from planner.promises.tighten import Attempt, Candidate
 from planner.results import DecodeStepRun, Plan, Promise, SloRun
 from planner.scenario import Scenario, Slo
-from planner.studies.period_runs import Ran
-from planner.studies.promises import STEP, are_undecided
-from planner.studies.rounds import Candidate, Tried
 from planner.units import MILLI, usd
 
 NOTHING = 1e-9
@@ -83,7 +83,7 @@ def cheaper_undecided(
 
 def _slo_run(chosen: Candidate, request_class: str | None, name: str, slo: Slo) -> SloRun:
     """The promise to a class, in the period that is nearest to breaking it."""
-    seen = chosen.seen if isinstance(chosen, Tried) else ()
+    seen = chosen.results if isinstance(chosen, Attempt) else ()
     mine = [p for one in seen for p in one.promises if p.request_class == request_class]
     ttft, step = _worst(mine, is_step=False), _worst(mine, is_step=True)
     worst = ttft or step

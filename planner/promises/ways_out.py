@@ -9,11 +9,11 @@ from planner.comparison.infeasibility import TIME_UP, Trial, Trials
 from planner.errors import UndecidedError
 from planner.executor import RunQuestion
 from planner.optimizer.time_limit import TimeLimit
+from planner.promises.outcomes import Say
+from planner.promises.period_results import Ran, RunSettings
+from planner.promises.targets import as_asked, modelled, seeks_least
 from planner.results import Promise
 from planner.scenario import Scenario
-from planner.studies.handed import as_asked, modelled, seeks_least
-from planner.studies.period_runs import Judge, Ran
-from planner.studies.promises import Say
 
 RUN_ON = 4
 """Times its requests that an undecided run goes on for; what is nearer to its promise than that is not called kept."""
@@ -39,9 +39,11 @@ def trials(question: RunQuestion, data_dirs: Sequence[Path], say: Say, limit: Ti
         most = question.most_requests
         if most is not None and not is_thorough:
             most = min(RUN_ON * question.n_requests, most)
-        judge = Judge(replace(question, most_requests=most), data_dirs, say, sees_rate=False, deadline=whole.deadline)
+        settings = RunSettings(
+            replace(question, most_requests=most), data_dirs, say, sees_rate=False, deadline=whole.deadline
+        )
         try:
-            return _planned(scenario, judge, searching.left_s, is_thorough)
+            return _planned(scenario, settings, searching.left_s, is_thorough)
         except UndecidedError:
             if searching.left_s > 0:
                 raise
@@ -50,14 +52,14 @@ def trials(question: RunQuestion, data_dirs: Sequence[Path], say: Say, limit: Ti
     return Trials(trial, limit.deadline)
 
 
-def _planned(scenario: Scenario, judge: Judge, time_limit_s: float, is_thorough: bool) -> Trial:
+def _planned(scenario: Scenario, settings: RunSettings, time_limit_s: float, is_thorough: bool) -> Trial:
     """What becomes of a changed scenario that is planned and run."""
-    from planner.studies.kept import chosen_by_runs
-    from planner.studies.rounds import Search, candidate, run
+    from planner.promises.tighten import PromiseSearch, candidate, run
+    from planner.promises.verified import chosen_by_runs
 
     if modelled(scenario) != scenario or seeks_least(scenario):  # such a plan is not run
         return Trial(None)
-    search = Search(scenario, judge, time_limit_s, is_explained=False)
+    search = PromiseSearch(scenario, settings, time_limit_s, is_explained=False)
     asked = candidate(search, as_asked(scenario))
     if not is_thorough:
         ran = run(search, asked)

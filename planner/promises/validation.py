@@ -10,6 +10,7 @@ from planner import executor
 from planner.errors import UsageError
 from planner.executor import RunQuestion
 from planner.jobs import HERE, Workers
+from planner.promises.plan_to_run import PlanToRun, planned
 from planner.results import (
     Check,
     Fleet,
@@ -26,7 +27,6 @@ from planner.results import (
     relative_error,
 )
 from planner.scenario import Scenario
-from planner.studies.planned import PlanToRun, planned
 from planner.ties import largest
 
 TOLERANCES = {
@@ -110,7 +110,7 @@ class ToRun:
     say: Say
     workers: Workers
 
-    def run(self, text: str, load: float, period: str, seen: "Seen", *, is_full: bool = False) -> Run:
+    def run(self, text: str, load: float, period: str, seen: "PeriodResult", *, is_full: bool = False) -> Run:
         """A run of one period, as long as what is seen of it is not decided."""
         asked = replace(self.question, load=load, is_full=is_full)
         run, _ = executor.simulate(
@@ -307,7 +307,7 @@ class Pair(NamedTuple):
     """How many would let the system settle; None where it has."""
 
 
-Seen = Callable[[Run], list[Pair]]
+PeriodResult = Callable[[Run], list[Pair]]
 
 
 def judged(found: Sequence[Pair]) -> dict[str, Any]:
