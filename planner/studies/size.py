@@ -25,7 +25,7 @@ from planner.scenario import Price, Scenario, is_path, load_scenario, question_n
 from planner.schema import dotted
 from planner.studies.drafts import NO_DRAFTS, AskedDrafts
 from planner.studies.size_verdict import size_verdict
-from planner.ties import largest_first
+from planner.ties import exceeds, largest_first
 from planner.units import MILLI, number, rounded
 from planner.workload import Trace, Workload
 from planner.workload.requests import recorded_trace
@@ -271,9 +271,13 @@ def sized(
         except (InfeasibleError, UndecidedError) as error:
             fleets[kind] = None
             unknown.append(_missing(kind, str(error).partition("\n")[0]))
-    mixed = None if whole.plan in fleets.values() else whole.plan
-    found = [plan for plan in (whole.plan, *fleets.values()) if plan is not None]
-    best = min(found, key=lambda plan: (OUTCOMES.index(plan.slo_run.outcome if plan.slo_run else "kept"), _usd(plan)))
+    others = [plan for plan in fleets.values() if plan is not None]
+    is_one = whole.plan in others or any(not exceeds(_usd(plan), _usd(whole.plan)) for plan in others)
+    mixed = None if is_one else whole.plan
+    best = min(
+        (*others, whole.plan),
+        key=lambda plan: (OUTCOMES.index(plan.slo_run.outcome if plan.slo_run else "kept"), _usd(plan)),
+    )
     return Sized(_answer(question, whole, fleets, mixed, unknown), best, question.text(question.roles))
 
 
