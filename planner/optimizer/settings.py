@@ -72,7 +72,7 @@ class SearchSettings:
     most_new_losses: int = 4
     """Losses, or periods, that join a program in one round: the worst ones often cover the others."""
 
-    # Large networks: `large_search`, `relaxation` and `fix_and_optimize`
+    # Large networks: `large_search` and `relaxation`
     rough_step: int = 4
     """Every so many-th threshold is offered in relaxations that lead to a plan: only the bound needs all of them."""
     reaches: tuple[int, ...] = (3, 1)

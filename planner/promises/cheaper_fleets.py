@@ -13,8 +13,9 @@ from planner.work_clock import work_s
 
 ERRORS = ((50.0, 0.26), (90.0, 0.32), (100.0, 0.57))
 """Up to a percentile, relative error of the predicted TTFT in 95 % of cases: the tandem of latency_models.md [-]."""
-STEP_ERROR = 0.25
-"""The same of the time per token in colocated pools that a percentage of requests does not exceed, about [-]."""
+LONGER_STEP = 0.25
+"""How much longer than promised the time per token may be that is predicted of a colocated fleet that is run [-]. A run
+decides: this only says which fleets have one."""
 NOTHING = 1e-9
 SEARCH_PART = 0.5
 """Of the time for runs, what finding cheaper fleets may take."""
@@ -51,11 +52,11 @@ def lax(search: PromiseSearch) -> LatencyTargets:
 
 
 def _with_longer_steps(pool: PoolSpec) -> PoolSpec:
-    """A pool whose time per token in batches with prompts may be longer by the error of the model of these."""
+    """A pool whose time per token in batches with prompts may be predicted longer than it is promised."""
     batching = pool.batching
     if batching is None or batching.engine.tpot_s is None:
         return pool
-    engine = replace(batching.engine, tpot_s=batching.engine.tpot_s * (1 + STEP_ERROR))
+    engine = replace(batching.engine, tpot_s=batching.engine.tpot_s * (1 + LONGER_STEP))
     return replace(pool, batching=replace(batching, engine=engine, known={}))
 
 

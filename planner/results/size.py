@@ -58,7 +58,7 @@ class Size(StrictModel):
     disaggregated: Plan | None
     """The best fleet of prefill and decode pools; None where there is none."""
     mixed: Plan | None = None
-    """The plan where it has pools of both kinds and costs less than either; else None."""
+    """The plan where it has pools of both kinds and is better than either; else None."""
     disaggregation: SizeVerdict
     considered: tuple[ConsideredLayout, ...]
     notes: tuple[Note, ...]

@@ -272,12 +272,8 @@ def sized(
             fleets[kind] = None
             unknown.append(_missing(kind, str(error).partition("\n")[0]))
     others = [plan for plan in fleets.values() if plan is not None]
-    is_one = whole.plan in others or any(not exceeds(_usd(plan), _usd(whole.plan)) for plan in others)
-    mixed = None if is_one else whole.plan
-    best = min(
-        (*others, whole.plan),
-        key=lambda plan: (OUTCOMES.index(plan.slo_run.outcome if plan.slo_run else "kept"), _usd(plan)),
-    )
+    mixed = None if any(_is_as_good(plan, whole.plan) for plan in others) else whole.plan
+    best = min((*others, whole.plan), key=lambda plan: (_rank(plan), _usd(plan)))
     return Sized(_answer(question, whole, fleets, mixed, unknown), best, question.text(question.roles))
 
 
@@ -286,6 +282,16 @@ def _missing(kind: str, why: str) -> Note:
     if kind == "colocated":
         return note("no-colocated-fleet", f"no colocated fleet is known: {why}")
     return note("no-disaggregated-fleet", f"no fleet of prefill and decode pools is known: {why}")
+
+
+def _is_as_good(plan: Plan, other: Plan) -> bool:
+    """Whether a fleet costs no more than another one, and its promise is borne out as well."""
+    return _rank(plan) <= _rank(other) and not exceeds(_usd(plan), _usd(other))
+
+
+def _rank(plan: Plan) -> int:
+    """Place among `OUTCOMES` of a fleet's promise; of one without a promise the first."""
+    return 0 if plan.slo_run is None else OUTCOMES.index(plan.slo_run.outcome)
 
 
 def _usd(plan: Plan) -> float:

@@ -1,5 +1,7 @@
 """Whether prefill and decode apart are worth it against one batch, by what both cost and by their runs."""
 
+from typing import Literal
+
 from planner.results import Plan, SizeVerdict
 from planner.ties import exceeds
 from planner.units import number
@@ -26,10 +28,10 @@ def size_verdict(together: Plan | None, apart: Plan | None, mixed: Plan | None =
         whose = "the colocated fleet" if open_ is together else "the fleet with prefill apart"
         because = f"{because}; but whether {whose} keeps its promise is {_open_text(open_.slo_run.outcome)}"
     is_apart = together is None if saved is None else saved > 0
-    is_tied = saved == 0
-    kind = None if open_ is not None or is_tied else "separate" if is_apart else "colocated"
+    better: Literal["separate", "colocated"] = "separate" if is_apart else "colocated"
+    kind = None if open_ is not None or saved == 0 else better
     return SizeVerdict(
-        recommendation=kind,  # type: ignore[arg-type]
+        recommendation=kind,
         worth_it=kind == "separate",
         decided=open_ is None,
         because=because,
