@@ -15,7 +15,7 @@ from planner.report.size_tables import size_tables
 from planner.results import Plan, Size, SloRun
 from planner.roofline import best_stack
 from planner.scenario import Price
-from planner.studies.size import SizeQuestion, sized
+from planner.studies.size import SizeQuestion, _is_as_good, sized
 from planner.studies.size_verdict import size_verdict
 from planner.workload import Workload
 from tests.deploy_cases import UNPRICED, plan, pool
@@ -145,3 +145,18 @@ def test_the_only_fleet_there_is_decides_nothing_where_its_run_does_not_keep_the
     found = size_verdict(together, apart)
     assert (found.recommendation, found.worth_it, found.decided) == (None, False, False)
     assert "keeps its promise" in found.because
+
+
+@pytest.mark.parametrize(
+    ("plan_", "other", "is_as_good"),
+    [
+        (fleet(3.0), fleet(3.0), True),
+        (fleet(4.0), fleet(3.0), False),
+        (fleet(2.0, holds=False), fleet(3.0), False),
+        (fleet(2.0, holds=False, decided=False), fleet(3.0, holds=False), True),
+    ],
+)
+def test_a_fleet_hides_another_only_where_its_promise_is_borne_out_as_well(
+    plan_: Plan, other: Plan, is_as_good: bool
+) -> None:
+    assert _is_as_good(plan_, other) is is_as_good

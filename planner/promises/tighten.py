@@ -131,6 +131,8 @@ class PromiseSearch:
     """Whether ways out are looked for where there is no plan as asked;"""
     trials: Trials | None = None
     """how those are run."""
+    posed: dict[tuple[tuple[str, float], ...], Problem] = field(default_factory=dict)
+    """Questions that were posed, by their limits on the time per token, with which pools are timed."""
     tried: list[Attempt] = field(default_factory=list)
     strict: LatencyTargets | None = None
     """What was strict enough, or more than any plan was found to keep by the optimizer's own account."""
@@ -152,6 +154,13 @@ class PromiseSearch:
         found = planning_problem(scenario, self.settings.data_dirs, self.classes)
         self.classes = self.classes or found.classes
         return found if self.open_bound is None else replace(found, open_bound=self.open_bound)
+
+    def posed_as(self, scenario: Scenario, targets: LatencyTargets) -> Problem:
+        """A question with some targets; another demand or TTFT times no pool anew, and limits sizes by the demand."""
+        limits = tuple(targets.tpot_ms.items())
+        if (known := self.posed.get(limits)) is not None:
+            return widened(known.stating(scenario), 1)
+        return self.posed.setdefault(limits, self.problem(scenario))
 
 
 def run_rounds(search: PromiseSearch) -> None:
@@ -191,8 +200,7 @@ def candidate(search: PromiseSearch, targets: LatencyTargets) -> Candidate:
     question = searched(search.scenario, targets)
     if last is not None and last.problem.scenario == question:
         return as_stated(search, targets, last.problem, last.found)
-    is_timed_alike = last is not None and last.targets.tpot_ms == targets.tpot_ms
-    problem = widened(last.problem.stating(question), 1) if last and is_timed_alike else search.problem(question)
+    problem = search.posed_as(question, targets)
     # What would do instead is of interest of the question as it was asked, and takes long.
     laxer = search.tried[0].found if search.tried else None
     is_explained = search.is_explained and not search.tried
