@@ -94,7 +94,9 @@ def test_no_instance_idles_while_its_queue_holds_somebody(seed: int, sizes: dict
 @given(st.integers(0, 10_000), DISCIPLINES, SIZES)
 def test_a_closed_system_holds_as_many_as_it_may(seed: int, changes: dict[str, Any], sizes: dict[str, Any]) -> None:
     plan = system(scenario(stated(changes), 10), fleet(**sizes))
-    w = world(plan, drawn(seed), closed=17)
+    asked_for = drawn(seed)
+    asked_for["arrival_s"] = 0.0  # nobody thinks
+    w = world(plan, asked_for, users=17)
     run_to_end(w)
     check_laws(w)
     inside = w.samples[:, 1]

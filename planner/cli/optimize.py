@@ -127,6 +127,10 @@ def optimize(
     _check_studies(pareto, points, sensitivity, figure)
     begin = _date(from_date, current)
     question = scenario_read(scenario, overrides or ())
+    if current is not None and question.users is not None:
+        from planner.comparison import at_population_rate
+
+        question = at_population_rate(question, data_dirs(), time_limit_s)
     fleet = None if current is None else _fleet(question, current)
     _check_growth(question, begin)
     how = _how(question, certify, no_run)

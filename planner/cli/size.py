@@ -55,6 +55,13 @@ def size(
     rate: Annotated[
         float | None, typer.Option(metavar="REQ_PER_S", help="Rate to serve; a trace's own if not given.")
     ] = None,
+    users: Annotated[
+        int | None, typer.Option(metavar="N", help="Users in place of a rate, each with one request at a time.")
+    ] = None,
+    think_s: Annotated[
+        float | None,
+        typer.Option("--think-s", metavar="S", help="Mean time between an answer and the user's next request."),
+    ] = None,
     input_: Annotated[
         str | None,
         typer.Option("--input", metavar="TOKENS", help="Prompts: a length, or lognormal:MEAN,SIGMA[,LOW,HIGH]."),
@@ -111,7 +118,7 @@ def size(
     question = SizeQuestion(
         model=model,
         hardware=kinds,
-        rate_req_per_s=_rate(rate, recorded),
+        rate_req_per_s=_rate(rate, recorded, users, think_s),
         workload=workload,
         prices=prices,
         unpriced=unpriced(prices),
@@ -124,6 +131,8 @@ def size(
         stack=stack,
         drafts=asked_drafts(draft_tokens, acceptance, draft_model),
         data_dirs=tuple(data_dirs()),
+        users=users,
+        think_s=think_s,
     )
     run = RunQuestion(requests or N_REQUESTS, seed, None, N_REPLICATIONS, most_requests=MOST_REQUESTS)
     with progress(f"sizing {model}") as say, noted_where_infeasible(question.notes):
@@ -207,11 +216,17 @@ def _mu_within(option: str, text: str, mean: float, sigma: float, ends: tuple[fl
     return float(brentq(excess, bounds[0], bounds[1]))
 
 
-def _rate(stated: float | None, recorded: float | None) -> float:
-    """Rate to serve. Raises UsageError."""
+def _rate(stated: float | None, recorded: float | None, users: int | None, think_s: float | None) -> float | None:
+    """Rate to serve; None of users. Raises UsageError."""
     from planner.errors import UsageError
 
+    if (users is None) != (think_s is None):
+        raise UsageError("--users, --think-s: both are needed, such as --users 500 --think-s 30")
+    if users is not None:
+        if stated is not None:
+            raise UsageError("--rate: is what --users stand for (one of the two)")
+        return None
     found = recorded if stated is None else stated
     if found is None:
-        raise UsageError("--rate: is needed, such as --rate 40, or a trace with arrivals")
+        raise UsageError("--rate: is needed, such as --rate 40, or --users and --think-s, or a trace with arrivals")
     return found

@@ -14,5 +14,17 @@ from planner.comparison.plan import (
     solved,
 )
 from planner.comparison.planned import Planned
+from planner.comparison.population import at_population_rate, planning_problem
 
-__all__ = ["Planned", "best_fleet", "decided", "explained", "optimize", "optimized", "sketched", "solved"]
+__all__ = [
+    "Planned",
+    "at_population_rate",
+    "best_fleet",
+    "decided",
+    "explained",
+    "optimize",
+    "optimized",
+    "planning_problem",
+    "sketched",
+    "solved",
+]

@@ -12,6 +12,7 @@ from planner.comparison.infeasibility import Trials, infeasible
 from planner.comparison.margins import ALTERNATIVES
 from planner.comparison.one_site import adoption
 from planner.comparison.planned import Planned
+from planner.comparison.population import planning_problem
 from planner.comparison.schedule import schedule_of
 from planner.comparison.served import served_models
 from planner.comparison.software import Candidate, price_notes, setup_notes
@@ -23,7 +24,7 @@ from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.goodput import MOST_BUSY
-from planner.optimizer.layout_choice import LAYOUTS_PART, layout_notes, planning_problem
+from planner.optimizer.layout_choice import LAYOUTS_PART, layout_notes
 from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.prices import shadow_prices
 from planner.optimizer.problem import ClassSpec, Problem, requests_by_name
@@ -152,9 +153,21 @@ def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdi
     return found, solution.gap
 
 
-def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_LIMIT_S) -> Plan:
-    """The plan that a solution is, with baselines, shadow prices and verdict, all of them in the time limit."""
-    limit, answer = TimeLimit.of(time_limit_s), evaluation(problem, solution)
+def explained(
+    problem: Problem,
+    solution: Solution,
+    time_limit_s: float = TIME_LIMIT_S,
+    answer: Evaluation | None = None,
+) -> Plan:
+    """The plan that a solution is, with baselines, shadow prices and verdict.
+
+    Args:
+        problem: the question that other fleets are planned for.
+        solution: the plan.
+        time_limit_s: seconds that all of it may take.
+        answer: the plan at what it is stated for, where that is another demand; None: that of the question.
+    """
+    limit, answer = TimeLimit.of(time_limit_s), answer or evaluation(problem, solution)
     fleet, scenario = Fleet(**answer.fleet()), problem.scenario
     compared = baselines(problem, fleet, work_s() + limit.part_s(BASELINES_PART))
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)

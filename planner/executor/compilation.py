@@ -10,6 +10,8 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 from planner.executor.code_cache import CACHE_VARIABLE, DIGITS, cache_folder, is_whole, keep, kept_in, not_stored
 from planner.executor.compiled import OPTIONS
 
@@ -21,8 +23,8 @@ ABOUT_S = 25
 Types = tuple[Any, ...]
 """Of the arguments of a function, as numba knows them."""
 Calls = tuple[tuple[Callable[..., Any], Types], ...]
-KNOWN: dict[Calls, tuple[Any, ...]] = {}
-"""What this process has loaded or compiled."""
+KNOWN: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+"""What this process has loaded or compiled, by function and form of its arguments."""
 LOCK = Lock()
 
 
@@ -36,13 +38,28 @@ def machine_code(calls: Mapping[Callable[..., Any], tuple[Any, ...]], about_s: i
         calls: functions, and arguments such as each will be called with.
         about_s: how long compiling them takes [s].
     """
+    forms = tuple((function, _form(arguments)) for function, arguments in calls.items())
+    with LOCK:  # where numba keeps code is stated for the whole process
+        if forms not in KNOWN:
+            wanted = _typed(calls)
+            KNOWN[forms] = _loaded(wanted) or _compiled(wanted, about_s)
+    return KNOWN[forms]
+
+
+def _form(value: Any) -> Any:
+    """What numba's type of a value depends on, told sooner than the type."""
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_form, value))
+    if isinstance(value, np.ndarray):
+        flags = value.flags
+        return value.dtype, value.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
+    return type(value)
+
+
+def _typed(calls: Mapping[Callable[..., Any], tuple[Any, ...]]) -> Calls:
     import numba
 
-    wanted = tuple((function, tuple(map(numba.typeof, arguments))) for function, arguments in calls.items())
-    with LOCK:  # where numba keeps code is stated for the whole process
-        if wanted not in KNOWN:
-            KNOWN[wanted] = _loaded(wanted) or _compiled(wanted, about_s)
-    return KNOWN[wanted]
+    return tuple((function, tuple(map(numba.typeof, arguments))) for function, arguments in calls.items())
 
 
 def _loaded(wanted: Calls) -> tuple[Any, ...] | None:

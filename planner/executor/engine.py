@@ -31,7 +31,7 @@ class EngineLoad:
     concurrency: int | None = None
     """Requests in flight: a successor arrives with the last token of another one; None: open."""
     arrivals_s: ArrayLike = 0.0
-    """Arrivals in an open loop, rising; in a closed one, of the first requests, which come together [s]."""
+    """Arrivals in an open loop, rising; in a closed one, how long a user thinks before each [s]."""
     instances: NDArray[np.int_] | None = None
     """Instance, from 0, that each request is sent to; None: the one of the least load when it comes."""
     cached_tokens: ArrayLike = 0
@@ -102,7 +102,7 @@ def engine_run(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instanc
         arrival_s=np.broadcast_to(load.arrivals_s, n),
     )
     pool = BatchingPool(rules, times, n_instances, door=0)
-    w = bare_world(requests, pool, load.concurrency, load.faults, load.max_retries)
+    w = bare_world(requests, pool, load.concurrency or 0, load.faults, load.max_retries)
     _state(w, load)
     run_to_end(w)
     return _found(w)

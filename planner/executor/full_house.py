@@ -12,6 +12,7 @@ from planner.executor.engine import engine_run
 from planner.executor.full_instance import full_instance, kept_full
 from planner.executor.kernel.records import MIXED_CRASH, Records, World
 from planner.executor.prompt_blocks import PromptBlocks
+from planner.executor.run_question import RunQuestion
 from planner.executor.systems import System
 from planner.executor.worlds import run_to_end, world
 
@@ -27,6 +28,15 @@ def full_house(plan: System) -> int:
     batches = sum(p.n_instances * t.batch_limit for p, t in zip(plan.decode, plan.decode_times, strict=True))
     batches += sum(one.pool.n_instances * one.most_inside for one in plan.colocated)
     return min(WAITING_PER_INSTANCE * plan.n_prefill, MOST_WAITING) + plan.n_prefill + 2 * batches
+
+
+def n_users(plan: System, question: RunQuestion) -> int:
+    """Users of a closed loop: those of the scenario, or one for each request that is kept inside; 0 of an open one."""
+    if question.is_full:
+        return full_house(plan)
+    if question.concurrency is not None:
+        return question.concurrency
+    return 0 if plan.scenario.users is None else max(round((question.load or 1.0) * plan.scenario.users), 1)
 
 
 def paced_s(plan: System, requests: Records, faults: Records, blocks: PromptBlocks | None) -> Floats:
@@ -72,7 +82,8 @@ def _paces(
         before["output_tokens"][np.isin(ways["decode_pool"][rows], [one.way_out for one in plan.colocated])] = 1
         n = ceil(full_house(plan) * len(rows) / len(requests))
         own = None if blocks is None else replace(blocks, prompts=blocks.prompts[rows])
-        apart = world(plan, before, closed=n, faults=faults, blocks=own)
+        before["arrival_s"] = 0.0
+        apart = world(plan, before, users=n, faults=faults, blocks=own)
         run_to_end(apart)
         yield rows, apart.requests["arrival_s"]
 

@@ -70,13 +70,18 @@ def kept_full(
 ) -> EngineLoad:
     """A closed loop of so many requests of a pool, in their order, some of whose prompts were computed elsewhere.
 
-    What a crash left may have been cached whole: the last token of a prompt is computed all the same.
+    What a crash left may have been cached whole: the last token of a prompt is computed all the same. Those who begin
+    together have parts of their answers, from next to none to the whole: with answers of one length all would begin
+    and end together for ever, which requests that come independently never do.
     """
+    outputs = requests["output_tokens"].astype(int)
+    first = np.arange(min(in_flight, len(outputs)))
+    outputs[first] = np.maximum(outputs[first] * (first + 1) // in_flight, 1)
     factor, host, is_new = one.engine.time_factor, one.engine.served.factors, ~is_standing
     tokens = requests["total_tokens"].astype(int)
     return EngineLoad(
         prompt_tokens=tokens,
-        output_tokens=requests["output_tokens"].astype(int),
+        output_tokens=outputs,
         delay_s=factor * (host.request_overhead_s + host.source_overhead_s) * is_new,
         host_s=factor * host.prompt_token_s * tokens * is_new,
         concurrency=in_flight,

@@ -12,7 +12,6 @@ from planner.executor.colocated_pools import Colocated
 from planner.executor.columns import columns_of
 from planner.executor.confidence import t_quantile
 from planner.executor.control import convertible_pool
-from planner.executor.full_instance import full_instance
 from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN, World
 from planner.executor.streams import Stream
 from planner.executor.systems import System
@@ -252,7 +251,7 @@ def _watched(plan: System, w: World, window: Window, *, is_paced: bool) -> dict[
     for one in plan.colocated:
         found[f"{one.pool.name} busy"] = found[f"utilization.{one.pool.name}"]
         left = "arrival_s" if is_paced else "finish_s"
-        found[f"utilization.{one.pool.name}"] = _used(one, w, left, start["time_s"], end["time_s"])
+        found[f"utilization.{one.pool.name}"] = _used(plan, one, w, left, start["time_s"], end["time_s"])
     for k, link in enumerate(plan.links):
         found[f"links.{link.name}.mean_gbps"] = gbps(rate(f"{link.name} bytes"))
         found[f"links.{link.name}.peak_gbps"] = gbps(float(w.links[k]["peak_bytes_per_s"]))
@@ -262,15 +261,14 @@ def _watched(plan: System, w: World, window: Window, *, is_paced: bool) -> dict[
     return found
 
 
-def _used(one: Colocated, w: World, moment: str, start_s: float, end_s: float) -> float:
+def _used(plan: System, one: Colocated, w: World, moment: str, start_s: float, end_s: float) -> float:
     """Rate of the requests of a colocated pool over what its instances do at the most, between two times."""
-    rows, is_standing = one.entering(w)
-    if not len(rows) or end_s <= start_s:
+    rows, _ = one.entering(w)
+    full = plan.full_req_per_s.get(one.pool.name, 0.0) * one.pool.n_instances
+    if not len(rows) or end_s <= start_s or not full:
         return 0.0
-    full = full_instance(one, w.requests[rows[:N_TO_FILL]], is_standing[:N_TO_FILL]).req_per_s
     left_s = w.requests[moment][rows]
-    rate = np.count_nonzero((left_s > start_s) & (left_s <= end_s)) / (end_s - start_s)
-    return float(rate / (full * one.pool.n_instances))
+    return float(np.count_nonzero((left_s > start_s) & (left_s <= end_s)) / (end_s - start_s) / full)
 
 
 def _decoded_by(w: World, d: int) -> Any:

@@ -70,7 +70,9 @@ class RunMemory:
         Valid:
             Within a third of peaks that were measured, of 250,000 requests a replication and more.
         """
-        n_each = ceil(question.n_requests / question.n_replications) + (question.concurrency or 0)
+        n_each = ceil(question.n_requests / question.n_replications) + (
+            question.concurrency or self.scenario.users or 0
+        )
         n_all = self.n_periods * n_each * question.n_replications
         n_workers = 0 if self.workers.dask is not None else min(self.workers.n_processes, question.n_replications)
         each, now = request_bytes(self.scenario, n_each, self.data_dirs), n_workers * n_each

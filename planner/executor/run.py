@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from pathlib import Path
 
 from planner.executor.drafted import draw_extra_steps
 from planner.executor.draws import Draws, drawn_requests, to_streams
 from planner.executor.fault_schedule import fault_schedule
-from planner.executor.full_house import full_house, paced_s
+from planner.executor.full_house import n_users, paced_s
+from planner.executor.full_instance import N_TO_FILL, full_instance
 from planner.executor.kernel.records import Records
 from planner.executor.measure import Outcome, Window, outcome
 from planner.executor.memory import RunMemory
@@ -76,12 +78,13 @@ def simulate(
     memory.check(replace(question, most_requests=None))
     plan = system(scenario, fleet, data_dirs, period)
     load = default_load(plan.fleet) if question.load is None else question.load
+    is_open = not question.is_closed and scenario.users is None
     rate = load * plan.fleet.throughput_req_per_s
     outcomes: list[Outcome] = []
 
     def run(asked: RunQuestion, some: range) -> Run:
         outcomes[some.start :] = replications(plan, asked, some, rate, data_dirs, progress, workers, keep=keep)
-        return answer(plan, asked, None if asked.is_closed else load, rate, outcomes)
+        return answer(plan, asked, load if is_open else None, rate, outcomes)
 
     return run_on(question, run, enough, memory.fits), outcomes[0].records
 
@@ -109,6 +112,7 @@ def replications(
         workers: who shares the replications.
         keep: whether the records of the first are wanted as well.
     """
+    plan = with_full_rates(plan, question, req_per_s, data_dirs)
     if workers.dask is None and min(workers.n_processes, len(some)) == 1:
         found = []
         for r in some:
@@ -120,6 +124,31 @@ def replications(
     # What is kept of the first replication comes back with it.
     jobs = [(plan, question, r, req_per_s, data_dirs, keep and r == 0) for r in some]
     return answers(_replicated, jobs, workers, progress)
+
+
+def with_full_rates(plan: System, question: RunQuestion, req_per_s: float, data_dirs: Sequence[Path]) -> System:
+    """The system with what its colocated instances do at the most, for the requests that reach them in a short run.
+
+    Args:
+        plan: the system.
+        question: whose first requests they are.
+        req_per_s: rate of all requests [1/s].
+        data_dirs: folders in which traces are looked for.
+    """
+    if not plan.colocated or plan.full_req_per_s:
+        return plan
+    n = min(N_TO_FILL, ceil(question.n_requests / question.n_replications))
+    requests, blocks = _asked(plan, n, req_per_s, Draws(question.seed, 0, question.n_replications == 1), data_dirs)
+    check_room(plan, requests)
+    w = world(plan, requests, blocks=blocks)
+    run_to_end(w)
+    entering = ((one, *one.entering(w)) for one in plan.colocated)
+    full = {
+        one.pool.name: full_instance(one, w.requests[rows], is_standing).req_per_s
+        for one, rows, is_standing in entering
+        if len(rows)
+    }
+    return replace(plan, full_req_per_s=full)
 
 
 def _replicated(
@@ -145,9 +174,9 @@ def replicate(
     """One replication: the same for the same seed and index, whatever else runs."""
     share, more = divmod(question.n_requests, question.n_replications)
     n = share + (replication < more)
-    closed = full_house(plan) if question.is_full else question.concurrency
-    window = counted(plan, n, closed or 0)
-    n += closed or 0
+    users = n_users(plan, question)
+    window = counted(plan, n, users)
+    n += users
     draws = Draws(question.seed, replication, is_only=question.n_replications == 1)
     requests, blocks = _asked(plan, n, req_per_s, draws, data_dirs)
     check_room(plan, requests)
@@ -155,8 +184,11 @@ def replicate(
     faults = fault_schedule(plan, horizon_s, draws)
     is_paced = question.is_full and bool(plan.colocated)
     if is_paced:
-        requests["arrival_s"], closed = paced_s(plan, requests, faults, blocks), None
-    w = world(plan, requests, window.first, window.last, closed, faults, blocks)
+        requests["arrival_s"], users = paced_s(plan, requests, faults, blocks), 0
+    elif users:
+        think_s = 0.0 if question.is_closed else plan.scenario.think_s or 0.0
+        requests["arrival_s"] = think_s * draws.generator("thinking").standard_exponential(n)
+    w = world(plan, requests, window.first, window.last, users, faults, blocks)
     run_to_end(w, progress)
     return outcome(plan, w, window, keep=keep, is_paced=is_paced)
 

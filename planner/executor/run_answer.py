@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import CheckFailedError
+from planner.executor.full_house import n_users
 from planner.executor.measure import REASONS, Outcome, averaged, site_name
 from planner.executor.rebalancing import stated_rebalance
 from planner.executor.run_question import RunQuestion
@@ -81,6 +82,7 @@ def answer(
         load=load,
         offered_req_per_s=None if load is None else req_per_s,
         concurrency=question.concurrency,
+        users=None if question.is_closed or plan.scenario.users is None else n_users(plan, question),
         n_replications=len(outcomes),
         n_asked=n_asked,
         is_transient=open_ is not None,
@@ -239,11 +241,11 @@ def _notes(
                 "part-of-a-day",
                 f"a replication lasts {number(n_days)} of a day, and has the rates of that part: run more requests",
             )
-    if load is None:
+    if load is None and plan.scenario.users is None:
         yield note(
             "kept-full", "the system was kept full: times are those of a queue as long as the experiment made it"
         )
-    elif load * max(pool.utilization for pool in plan.pools) > 1 - 1e-6:
+    elif load is not None and load * max(pool.utilization for pool in plan.pools) > 1 - 1e-6:
         yield note("run-saturated", "at this load a pool is full: its queue grows as long as requests arrive")
     if open_ is not None:
         yield note(

@@ -1,7 +1,7 @@
 """From a scenario and a period of its plan to the system that is run: pools, links and streams, with their times."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,8 @@ class System:
     """Whether instances may change between the prefill pool for short prompts and the decode pool."""
     guests: Guests = ()
     colocated: tuple[Colocated, ...] = ()
+    full_req_per_s: Mapping[str, float] = field(default_factory=dict)
+    """What an instance of every colocated pool does at the most, once it is known [1/s]."""
 
     @property
     def pools(self) -> tuple[PoolPlan, ...]:

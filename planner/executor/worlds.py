@@ -65,7 +65,7 @@ def world(
     requests: Records,
     warm_up: int = 0,
     cool_down: int | None = None,
-    closed: int | None = None,
+    users: int = 0,
     faults: Records | None = None,
     blocks: PromptBlocks | None = None,
 ) -> World:
@@ -76,7 +76,8 @@ def world(
         requests: the requests, in order of arrival; changed by the run.
         warm_up: requests before the first that counts.
         cool_down: requests up to the last that counts; all if not given.
-        closed: requests inside at any time, each that leaves letting the next one in; None: they arrive by themselves.
+        users: of a closed loop, who each send a request, wait until it has left, and think before the next, for as long
+            as its `arrival_s` says; 0: requests arrive by themselves.
         faults: what happens to instances and links, in order of time; nothing if not given.
         blocks: blocks of every prompt, where the scenario has caches.
     """
@@ -96,7 +97,13 @@ def world(
         batching.append(one.batching(mine))
         decode_pools[one.way_out]["longest_tokens"] = one.longest_request(mine) - mine["output_tokens"].max(initial=1)
     actors = Actors(
-        len(instances), len(decoders), len(links), sum(b.n_instances for b in batching), len(found), len(plan.links)
+        len(instances),
+        len(decoders),
+        len(links),
+        sum(b.n_instances for b in batching),
+        len(found),
+        len(plan.links),
+        users,
     )
     sample_at = _sample_at(n, warm_up, n if cool_down is None else cool_down)
     curves = [c for t in plan.prefill_times for c in (t.service.curve, t.wire_bytes, t.handoff_bytes, t.held_bytes)]
@@ -125,26 +132,26 @@ def world(
         **rebalance_fields(plan.scenario, plan.prefill, plan.links, blocks, actors.first("rebalancer")),
         actors=actors.records,
         heap=np.zeros(len(actors.records), dtype=np.int32),
-        clock=_clock(actors, closed, execution.max_retries),
+        clock=_clock(actors, execution.max_retries),
         sample_at=sample_at,
         samples=np.zeros((len(sample_at), sample_columns(plan, len(links)))),
         **_parts(not is_plain(plan, faults), bool(batching), len(instances) + len(decoders) > 0),
     )
 
 
-def bare_world(requests: Records, pool: BatchingPool, closed: int | None, faults: Records, max_retries: int) -> World:
+def bare_world(requests: Records, pool: BatchingPool, users: int, faults: Records, max_retries: int) -> World:
     """The records of a run of one colocated pool and nothing else, all requests of one class, nothing happened yet.
 
     Args:
         requests: in order of arrival; changed by the run.
         pool: the pool, whose door is the first.
-        closed: requests inside at any time; None: they arrive by themselves.
+        users: of a closed loop; 0: requests arrive by themselves.
         faults: what happens to its instances, in order of time.
         max_retries: how often a request starts again after crashes.
     """
     doors, ways = np.zeros(1, dtype=POOL), np.zeros(1, dtype=DECODE_POOL)
     doors["n_up"], doors["longest_tokens"], ways["longest_tokens"] = pool.n_instances, inf, inf
-    actors, thresholds = Actors(colocated=pool.n_instances), np.full(1, inf)
+    actors, thresholds = Actors(colocated=pool.n_instances, users=users), np.full(1, inf)
     return World(
         requests=requests,
         routes=np.array([(0, is_long, 0, NONE, 0, 1.0) for is_long in (0, 1)], dtype=ROUTE),
@@ -168,7 +175,7 @@ def bare_world(requests: Records, pool: BatchingPool, closed: int | None, faults
         **nothing_moved(actors.first("rebalancer")),
         actors=actors.records,
         heap=np.zeros(len(actors.records), dtype=np.int32),
-        clock=_clock(actors, closed, max_retries),
+        clock=_clock(actors, max_retries),
         sample_at=np.zeros(0, dtype=np.int64),
         samples=np.zeros((0, 1)),
         **_parts(len(faults) > 0, True, False),
@@ -346,6 +353,7 @@ class Actors(NamedTuple):
     colocated: int = 0
     units: int = 0
     movers: int = 0
+    users: int = 0
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -363,6 +371,7 @@ class Actors(NamedTuple):
             "units": self.units,
             "rebalancer": 1,
             "movers": self.movers,
+            "users": self.users,
         }
 
     def first(self, kind: str) -> int:
@@ -379,7 +388,7 @@ class Actors(NamedTuple):
         return actors
 
 
-def _clock(actors: Actors, closed: int | None, max_retries: int) -> Records:
+def _clock(actors: Actors, max_retries: int) -> Records:
     clock = np.zeros(1, dtype=CLOCK)
     for field, kind in (
         ("first_decoder", "decoders"),
@@ -392,6 +401,5 @@ def _clock(actors: Actors, closed: int | None, max_retries: int) -> Records:
         clock[field] = actors.first(kind)
     clock["max_retries"] = max_retries
     clock["window_s"] = PEAK_WINDOW_S
-    if closed is not None:
-        clock["is_closed"], clock["n_due"] = 1, closed
+    clock["n_users"], clock["first_user"] = actors.users, actors.first("users")
     return clock

@@ -17,6 +17,13 @@ OF_PLANS: dict[str, Meaning] = {
         "differently.",
         "Plan again on an idle machine, or allow more time with `--time-limit`.",
     ),
+    "closed-population": Meaning(
+        PLAN,
+        "The scenario states users in place of a rate. A user sends the next request after an answer and a time of "
+        "thought, so that the rate depends on how soon the plan answers, and both are found together. Waits are "
+        "predicted of requests that come independently; those of a closed population wait less, as a run shows.",
+        "State `demand_req_per_s` beside `users` to plan for a rate of your own.",
+    ),
     "demand-not-served": Meaning(
         PLAN,
         "The demand is more than the fleet can serve. All figures are stated at the fleet's highest rate instead.",

@@ -57,6 +57,11 @@ def resolved(
     """
     if unplanned := list(not_planned(scenario)):
         raise InputError(unplanned)
+    if scenario.users is not None and scenario.demand_req_per_s is None:
+        what = "state no rate of their own here, where no plan is made first"
+        raise InputError(
+            scenario.problem(("users",), what, "a demand_req_per_s beside them, as `planner optimize` finds it")
+        )
     classes = tuple(class_specs(scenario, data_dirs, classes))
     if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
         raise InputError(found)

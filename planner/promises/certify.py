@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from planner.comparison import explained
+from planner.comparison import at_population_rate, explained
 from planner.errors import CheckFailedError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
@@ -55,6 +55,7 @@ def certified_plan(
         UndecidedError: no plan was found in the time, or the runs are too short to tell whether one holds.
         CheckFailedError: no plan held.
     """
+    scenario = at_population_rate(scenario, data_dirs, time_limit_s)
     search = PromiseSearch(scenario, RunSettings(question, data_dirs, say), time_limit_s)
     run_rounds(search)
     if search.best is None:
@@ -85,7 +86,9 @@ def _broken(one: Promise) -> str:
 def _plan(search: PromiseSearch, chosen: Attempt) -> Plan:
     """The plan in full, with what was certified of it."""
     search.settings.say(f"{search.scenario.name}: comparing with other fleets")
-    plan = as_promised(search.scenario, chosen, explained(chosen.problem, chosen.found, search.time_limit_s))
+    plan = as_promised(
+        search.scenario, chosen, explained(chosen.problem, chosen.found, search.time_limit_s, chosen.answer)
+    )
     first = search.tried[0]
     plan = bounded_as_asked(plan, first.found.bound * unit_of(first.problem))
     notes = (*_notes(search, chosen), *plan.notes)

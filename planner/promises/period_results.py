@@ -123,13 +123,18 @@ def binding_periods(plan: Plan) -> list[str]:
 
 
 def period_results(
-    settings: RunSettings, stated: Scenario, planned: PlanToRun, known: Sequence[PeriodResult] = ()
+    settings: RunSettings,
+    stated: Scenario,
+    promised: Scenario,
+    planned: PlanToRun,
+    known: Sequence[PeriodResult] = (),
 ) -> Iterator[PeriodResult]:
     """Run the periods that bind, and the others where all of these hold, as long as there is time.
 
     Args:
         settings: how each is run, and what is judged.
-        stated: the question, with what is promised.
+        stated: the question as it is run: a stricter limit on the time per token makes smaller batches.
+        promised: the question with the promises that are judged.
         planned: its plan, with its periods where it has any.
         known: periods that are not run again.
 
@@ -143,7 +148,7 @@ def period_results(
     plan = planned.plan
     if not (isinstance(plan, Plan) and plan.periods):
         if not settings.is_over:
-            yield _all(settings, stated, planned)
+            yield _all(settings, stated, promised, planned)
         return
     binding = binding_periods(plan)
     done = {*binding, *(one.name for one in known)}
@@ -153,26 +158,26 @@ def period_results(
         for name in names:
             if settings.is_over:
                 return
-            one = _of_period(settings, stated, plan, name)
+            one = _of_period(settings, stated, promised, plan, name)
             holds &= all(p.holds for p in one.promises)
             yield one
         if not holds:
             return
 
 
-def _all(settings: RunSettings, stated: Scenario, planned: PlanToRun) -> PeriodResult:
+def _all(settings: RunSettings, stated: Scenario, promised: Scenario, planned: PlanToRun) -> PeriodResult:
     """A plan for one demand, at its own rate or, where that saturates something, below it."""
     plan, load = planned.plan, executor.default_load(planned.plan)
     settings.say("running it")
-    found = watched(settings, stated, plan, None, load, plan.throughput_req_per_s)
+    found = watched(settings, stated, promised, plan, None, load, plan.throughput_req_per_s)
     return found.result(None, load, pairs(plan, planned.at(load), load, found.executed))
 
 
-def _of_period(settings: RunSettings, stated: Scenario, plan: Plan, name: str) -> PeriodResult:
+def _of_period(settings: RunSettings, stated: Scenario, promised: Scenario, plan: Plan, name: str) -> PeriodResult:
     """A period at its own demand; no period's highest rate is predicted."""
     settings.say(f"running {name}")
     alone = plan.in_period(plan.period(name))
-    found = watched(settings, stated, plan, name, 1.0, alone.throughput_req_per_s)
+    found = watched(settings, stated, promised, plan, name, 1.0, alone.throughput_req_per_s)
     return found.result(name, 1.0, pairs(alone, alone, 1.0, Executed(found.executed.run)))
 
 
@@ -212,13 +217,20 @@ class RunWork:
 
 
 def watched(
-    settings: RunSettings, stated: Scenario, plan: Fleet, name: str | None, load: float, rate: float
+    settings: RunSettings,
+    stated: Scenario,
+    promised: Scenario,
+    plan: Fleet,
+    name: str | None,
+    load: float,
+    rate: float,
 ) -> WatchedRun:
     """Run a plan, or a period of it, until what is promised is decided.
 
     Args:
         settings: how it is run, and what is judged.
-        stated: the question, with what is promised.
+        stated: the question as it is run.
+        promised: the question with the promises that are judged.
         plan: what is run.
         name: of the period; None of a plan for one demand.
         load: fraction of the plan's rate.
@@ -234,7 +246,7 @@ def watched(
         return promise(RATE, rate, most.throughput_req_per_s, most.intervals.get(RATE), 1, TOLERANCES[RATE])
 
     def of_times(run: RunFigures) -> tuple[Promise, ...]:
-        return tuple(time_promises(stated, run))
+        return tuple(time_promises(promised, run))
 
     counted, counted_full = RunWork(), RunWork()
 
@@ -257,7 +269,7 @@ def watched(
         enough=enough,
         with_most=settings.sees_rate,
     )
-    _check_dropped(stated, name, executed.run)
+    _check_dropped(promised, name, executed.run)
     times = of_times(executed.run)
     rates = () if executed.most is None else (of_rate(executed.most),)
     is_late = settings.is_late(began, executed.run)

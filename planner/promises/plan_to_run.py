@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.comparison import sketched, solved
-from planner.optimizer import planning_problem
+from planner.comparison import planning_problem, sketched, solved
 from planner.optimizer.layout_choice import LAYOUTS_PART
 from planner.optimizer.problem import ClassSpec, requests_by_name
 from planner.optimizer.time_limit import TimeLimit

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from planner.comparison import Planned, sketched, solved
+from planner.comparison import Planned, planning_problem, sketched, solved
+from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
 from planner.comparison.infeasibility import Trials
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer import Problem, Solution, planning_problem
+from planner.optimizer import Problem, Solution
 from planner.optimizer.problem import ClassSpec
 from planner.optimizer.resolution import widened
 from planner.promises.outcomes import STEP
@@ -55,6 +56,13 @@ class Candidate:
     """Rate that it is stated at; None: the one that `served` is for [1/s]."""
     planned: PlanToRun
     """At the demand and with the promises that are asked for."""
+
+    @property
+    def answer(self) -> Evaluation:
+        """Its figures at its rate."""
+        if self.rate is None:
+            return evaluation(self.stated, self.served)
+        return evaluation_at(self.stated, self.served, self.rate)
 
     @property
     def plan(self) -> Plan:
@@ -159,8 +167,13 @@ class PromiseSearch:
         """A question with some targets; another demand or TTFT times no pool anew, and limits sizes by the demand."""
         limits = tuple(targets.tpot_ms.items())
         if (known := self.posed.get(limits)) is not None:
-            return widened(known.stating(scenario), 1)
+            return known if known.scenario == scenario else widened(known.stating(scenario), 1)
         return self.posed.setdefault(limits, self.problem(scenario))
+
+    def posed_first(self, problem: Problem) -> None:
+        """Take the question as it is asked for posed."""
+        self.classes = problem.classes
+        self.posed[tuple(as_asked(self.scenario).tpot_ms.items())] = problem
 
 
 def run_rounds(search: PromiseSearch) -> None:
@@ -219,7 +232,9 @@ def as_stated(search: PromiseSearch, targets: LatencyTargets, problem: Problem, 
     known = problem if problem.scenario == as_known else problem.stating(as_known)
     ratio = targets.claimed_fraction / targets.demand_factor
     rate = Planned(problem, found).fleet.throughput_req_per_s * ratio if known.is_plain else None
-    served = found if known.is_plain or ratio == 1 else found.at(ratio)
+    served = found
+    if not known.is_plain and ratio != 1:  # its scale is of the demand that is asked for, and not of what was planned
+        served = replace(found.at(ratio), scale=found.scale * targets.claimed_fraction)
     plan = sketched(known, served, rate)
     if ratio > 1:
         plan = plan.model_copy(update={"goodput_req_per_s": plan.throughput_req_per_s})
@@ -269,7 +284,8 @@ def _run(search: PromiseSearch, one: Candidate, known: Sequence[PeriodResult]) -
     settings = replace(
         search.settings, say=lambda what: search.settings.say(f"{search.scenario.name}: {what}, round {n}")
     )
-    found = list(period_results(settings, one.as_run, one.planned, known))
+    promised = stated(search.scenario, replace(one.targets, tpot_ms={}))  # a stricter step is planned, not promised
+    found = list(period_results(settings, one.as_run, promised, one.planned, known))
     return _tried(one, (*found, *known) if found else ())
 
 

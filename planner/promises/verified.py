@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from planner.comparison import explained, sketched, solved
+from planner.comparison import explained, planning_problem, sketched, solved
+from planner.comparison.evaluation import Evaluation
 from planner.errors import CheckFailedError, InputError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer import Problem, Solution, planning_problem
+from planner.optimizer import Problem, Solution
 from planner.optimizer.layout_choice import layout_notes
 from planner.optimizer.solution import unit_of
 from planner.optimizer.time_limit import TimeLimit
@@ -173,11 +173,18 @@ def _kept(
     search = PromiseSearch(
         scenario, settings, time_limit_s, open_bound=first.open_bound, is_explained=has_ways_out, trials=as_run
     )
-    tell = partial(explained, time_limit_s=pace.explaining_s) if is_explained else sketched
+
+    def tell(problem: Problem, solution: Solution, answer: Evaluation | None = None) -> Plan:
+        if is_explained:
+            return explained(problem, solution, pace.explaining_s, answer)
+        return sketched(problem, solution)
+
     if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says
         problem = search.problem(scenario)
         solution = solved(problem, search.time_limit_s)
         return Verified(tell(problem, solution), problem, solution)
+    if first.open_bound is None:  # else the layouts of the scenario were chosen for it, and are posed alone
+        search.posed_first(first)
     asked = candidate(search, as_asked(scenario))
     if question is None:
         plan = with_slo_run(tell(asked.problem, asked.found), scenario, asked, 0, 0, NOT_ASKED)
@@ -277,17 +284,20 @@ def _confirmed(search: PromiseSearch) -> Chosen:
 
 
 def _explained(
-    search: PromiseSearch, asked: Candidate, chosen: Candidate, tell: Callable[[Problem, Solution], Plan]
+    search: PromiseSearch,
+    asked: Candidate,
+    chosen: Candidate,
+    tell: Callable[[Problem, Solution, Evaluation | None], Plan],
 ) -> Verified:
     """The plan in full, with what is to know of how it was found."""
     if chosen.found is asked.found and chosen.targets == asked.targets:
-        return Verified(tell(asked.problem, asked.found), asked.problem, asked.found)
+        return Verified(tell(asked.problem, asked.found, None), asked.problem, asked.found)
     problem, found = chosen.problem, chosen.found
     if search.scenario.objective == "min-cost" and chosen.badness < asked.badness:
         # A fleet that the latency model excludes is no part of what it proves.
         routed = found.routed if problem.routes == asked.problem.routes else None
         problem, found = asked.problem, replace(found, bound=min(asked.found.bound, found.objective), routed=routed)
-    plan = as_promised(search.scenario, chosen, tell(problem, found))
+    plan = as_promised(search.scenario, chosen, tell(problem, found, chosen.answer))
     plan = bounded_as_asked(plan, asked.found.bound * unit_of(asked.problem))
     return Verified(plan.model_copy(update={"notes": (*_notes(asked, chosen), *plan.notes)}), problem, found)
 

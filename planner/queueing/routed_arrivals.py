@@ -34,7 +34,8 @@ class Arrivals:
         Args:
             seconds: of passes [s], shape (k,).
         """
-        age = seconds[:, None, None] * np.array(MOMENTS)[None, :, None]
+        # Counted from the first of the moments: what is divided does not vanish where there are many instances.
+        age = seconds[:, None, None] * (np.array(MOMENTS) - MOMENTS[0])[None, :, None]
         n = self.n_instances
         if n == 1:
             return np.full((len(seconds), len(MOMENTS)), 1 / len(MOMENTS))

@@ -120,6 +120,8 @@ def run_chart(run: Run, records: RunRecords, capacity_gbps: dict[str, float], pr
     load = "kept full" if run.load is None else f"{number(run.offered_req_per_s)} req/s"
     if run.concurrency is not None:
         load = f"{number(run.concurrency)} requests inside"
+    if run.users is not None:
+        load = f"{run.users:,} users"
     ttft_s = np.asarray(records.columns["first_token_s"])[first:last] - arrival_s[first:last]
     shares = np.append(np.linspace(0, LAST_SHARE, N_SHARES), [0.995, 0.999])
     seconds = np.quantile(ttft_s[np.isfinite(ttft_s)], shares) if np.isfinite(ttft_s).any() else np.zeros_like(shares)

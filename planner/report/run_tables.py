@@ -48,6 +48,8 @@ def _headline(run: Run) -> Iterator[tuple[str, str]]:
     offered = f"{number(run.offered_req_per_s)} req/s, {number(run.load)} of the plan" if run.load else "kept full"
     if run.concurrency is not None:
         offered = f"a closed loop of {number(run.concurrency)} requests"
+    if run.users is not None:
+        offered = f"a closed loop of {run.users:,} users"
     each = f", in {len(run.periods)} periods" if run.periods else ""
     yield "load", offered + (" on average" if run.periods else "")
     yield (

@@ -22,13 +22,20 @@ def size_tables(size: Size) -> list["RenderableType"]:
         What to print, in order.
     """
     parts = (
-        frame(f"{size.model}, {number(size.rate_req_per_s, 4)} req/s", _headline(size)),
+        frame(f"{size.model}, {_demand(size)}", _headline(size)),
         _side_by_side(size),
         _promises(size),
         _considered(size),
         remarks("notes", map(formats.sentence, size.notes)),
     )
     return [part for part in parts if part is not None]
+
+
+def _demand(size: Size) -> str:
+    rate = f"{number(size.rate_req_per_s, 4)} req/s"
+    if size.users is None:
+        return rate
+    return f"{size.users:,} users who think for {number(size.think_s)} s: {rate}"
 
 
 def _headline(size: Size) -> list[tuple[str, str]]:

@@ -127,6 +127,8 @@ class RunFigures(StrictModel):
     """Mean rate of arrivals; None where requests came as others left."""
     concurrency: int | None = None
     """Requests inside at any time of a closed loop; None: they arrived by themselves, or kept the system full."""
+    users: int | None = None
+    """Of a closed population, each of whom thinks between answer and next request; None: of none."""
     n_replications: int
     n_requests: int
     """Of all replications, warm-up and cool-down included."""

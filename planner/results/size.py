@@ -48,6 +48,11 @@ class Size(StrictModel):
     stack: str | None
     """Software of all fleets."""
     rate_req_per_s: float
+    """Asked for, or that of the users at the plan."""
+    users: int | None = None
+    """Of a closed population; None where a rate is asked for."""
+    think_s: float | None = None
+    """Mean time that they think between an answer and the next request."""
     input_tokens_mean: float
     output_tokens_mean: float
     ttft_s: float | None

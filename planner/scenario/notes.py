@@ -14,7 +14,7 @@ from planner.scenario.own_profiles import own_profile_notes
 from planner.scenario.usual import Usual, numbers_in, unusual, usual_at, usual_rent
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
-from planner.units import plain
+from planner.units import number, plain
 
 if TYPE_CHECKING:
     from planner.scenario.question import Scenario
@@ -26,6 +26,10 @@ NOT_OF_THE_PLAN = ("comparisons", "claims", "break_even", "report")
 def question_notes(scenario: "Scenario") -> Iterator[Note]:
     """Notes on what a scenario states: files in place of profiles of the catalogue, and values beyond what is usual."""
     yield from own_profile_notes(scenario)
+    if scenario.users is not None and scenario.demand_req_per_s is not None:
+        who = f"{scenario.users:,} users who think for {number(scenario.think_s)} s between answer and next request"
+        text = f"the rate is what {who} send; runs are a closed loop of them, and predicted waits those of an open one"
+        yield note("closed-population", text)
     for names in alike_classes(scenario):
         if len(names) > 1:
             text = f"classes {', '.join(names)} differ in nothing but their shares: they are planned as one"

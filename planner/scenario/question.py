@@ -76,6 +76,11 @@ class Scenario(StrictModel):
     demand_req_per_s: Amount | None = None
     """Rate to serve, of all classes where no factor of a period changes it; required by min-cost and min-ttft. With
     max-throughput and periods it is the scale of the demand's profile, by default 1."""
+    users: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    """People who use the system, each with one request at a time, in place of a rate. Beside a rate, the plan counts on
+    that one, and runs are a closed loop of the users."""
+    think_s: Annotated[float, Field(ge=0, le=1e7)] | None = None
+    """Mean time that a user thinks, from the end of an answer to the next request, exponential; required by users."""
     budget_usd_per_hour: Amount | None = None
     """Most that the plan may cost."""
     growth_fraction_per_month: Annotated[float, Field(ge=-0.99, le=100)] | None = None

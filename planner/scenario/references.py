@@ -56,12 +56,35 @@ def _link_faults(scenario: "Scenario") -> Iterator[Fault]:
 
 
 def _objective_faults(scenario: "Scenario") -> Iterator[Fault]:
-    if scenario.objective != "max-throughput" and scenario.demand_req_per_s is None:
+    if scenario.objective != "max-throughput" and scenario.demand_req_per_s is None and scenario.users is None:
         yield Fault(("demand_req_per_s",), f"is required by objective {scenario.objective} (a rate above 0)")
+    yield from _population_faults(scenario)
     promises = {("slo",): scenario.slo} | {("classes", name, "slo"): c.slo for name, c in scenario.classes.items()}
     for key, slo in promises.items():
         if slo is not None and not slo.promises_something and scenario.objective != "min-ttft":
             yield Fault(key, "promises nothing (give ttft_s, tpot_ms or both)")
+
+
+def _population_faults(scenario: "Scenario") -> Iterator[Fault]:
+    """What does not go with a closed population."""
+    if (scenario.users is None) != (scenario.think_s is None):
+        stated, lacking = ("think_s", "users") if scenario.users is None else ("users", "think_s")
+        yield Fault((stated,), f"is given without {lacking} (both of a closed population, or a demand_req_per_s)")
+    if scenario.users is None:
+        return
+    if scenario.objective == "max-throughput":
+        yield Fault(("users",), "is a demand, which max-throughput looks for (objective min-cost or min-ttft)")
+    execution = scenario.execution
+    own: dict[KeyPath, object] = {
+        ("execution", "arrivals"): execution.arrivals,
+        ("execution", "sessions"): execution.sessions,
+    }
+    for name, (_, workload) in scenario.workloads.items():
+        place: KeyPath = ("classes", name, "workload") if name in scenario.classes else ("workload",)
+        own[(*place, "arrivals")] = None if workload.arrivals.kind == "poisson" else workload.arrivals
+    for key, given in {**own, ("periods",): scenario.periods or None}.items():
+        if given is not None:
+            yield Fault(key, "says when requests come, and so do users (one of the two)")
 
 
 def _break_even_faults(scenario: "Scenario") -> Iterator[Fault]:

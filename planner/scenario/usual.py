@@ -55,6 +55,8 @@ USUAL: Mapping[tuple[str, ...], Usual] = {
         {"a minute": 1 / 60, "an hour": 1 / 3600, "a day": 1 / 86_400},
         "the rate of all users together, and not that of each",
     ),
+    ("users",): Usual(1, 1e6, "users", _THOUSANDS),
+    ("think_s",): Usual(0, 3600, "s", _S),
     ("budget_usd_per_hour",): Usual(0.2, 100_000, "USD/h", _PORT),
     ("growth_fraction_per_month",): Usual(-0.5, 1, "of the demand", _PERCENT),
     ("context_limit_tokens",): Usual(500, 20e6, "tokens", _THOUSANDS),

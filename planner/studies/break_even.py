@@ -8,9 +8,9 @@ from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 
-from planner.comparison import Planned, decided, solved
+from planner.comparison import Planned, decided, planning_problem, solved
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import Problem, planning_problem
+from planner.optimizer import Problem
 from planner.results import BreakEvenResult, Fleet, Turn
 from planner.scenario import VERDICT, BreakEven, Scenario, parsed_key
 from planner.schema import dotted

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.comparison import explained, optimize, optimized, solved
+from planner.comparison import explained, optimize, optimized, planning_problem, solved
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import PoolSpec, Problem, Solution, planning_problem
+from planner.optimizer import PoolSpec, Problem, Solution
 from planner.optimizer.capacity import threshold_loads
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.sized import Sizing

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.comparison import Planned, solved
+from planner.comparison import Planned, planning_problem, solved
 from planner.errors import PlannerError
-from planner.optimizer import planning_problem
 from planner.results import Fleet, TtftCurve
 from planner.scenario import Scenario
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from planner.comparison import Planned, best_fleet
+from planner.comparison import Planned, best_fleet, planning_problem
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer import Problem, planning_problem, searched
+from planner.optimizer import Problem, searched
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.colocated_layouts import as_run
 from planner.optimizer.goodput import best_goodput, capacity_under_slo

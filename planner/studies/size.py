@@ -32,7 +32,7 @@ from planner.workload.requests import recorded_trace
 from planner.workload.trace_arrivals import dispersion, limit_notes, rate_req_per_s, squared_cv
 
 COMMAND, NAME, SITE = "planner size", "size", "here"
-MOST_RATE = 1e6
+MOST_RATE, MOST_USERS, MOST_THINK_S = 1e6, 1e7, 1e7
 N_CONSIDERED = 5
 """Layouts of each role that an answer lists."""
 OUTCOMES = ("kept", "not run", "undecided", "not kept")
@@ -52,7 +52,8 @@ class SizeQuestion:
 
     model: str
     hardware: tuple[str, ...]
-    rate_req_per_s: float
+    rate_req_per_s: float | None
+    """To serve; None where users are stated."""
     workload: Workload
     prices: Mapping[str, Price]
     """By the name of the accelerator's profile."""
@@ -70,6 +71,10 @@ class SizeQuestion:
     drafts: AskedDrafts = NO_DRAFTS
     """Tokens that are drafted in every decode step."""
     data_dirs: Sequence[Path] = ()
+    users: int | None = None
+    """Of a closed population in place of a rate."""
+    think_s: float | None = None
+    """Mean time that a user thinks between an answer and the next request."""
 
     def problems(self) -> Iterator[Problem]:
         """Everything that cannot be asked, by its option."""
@@ -77,10 +82,13 @@ class SizeQuestion:
             ("--rate", self.rate_req_per_s, MOST_RATE, "requests per second"),
             ("--ttft-ms", self.ttft_s, 1e6, "milliseconds"),
             ("--tpot-ms", self.tpot_s, 1e6, "milliseconds"),
+            ("--users", self.users, MOST_USERS, "users"),
         )
         for option, value, most, unit in positive:
             if value is not None and not (isfinite(value) and 0 < value <= most):
                 yield Problem(COMMAND, option, f"is {value:g}", f"{unit} above 0, and not beyond any use")
+        if self.think_s is not None and not 0 <= self.think_s <= MOST_THINK_S:
+            yield Problem(COMMAND, "--think-s", f"is {self.think_s:g}", f"seconds from 0 to {MOST_THINK_S:g}")
         if not 0 < self.percentile < 100:
             yield Problem(COMMAND, "--percentile", f"is {self.percentile:g}", "between 0 and 100")
         for option, name in (("--precision", self.precision), ("--kv-precision", self.kv_precision)):
@@ -106,8 +114,11 @@ class SizeQuestion:
 
     @cached_property
     def trace(self) -> Trace | None:
-        """The trace whose times runs follow; None where there is none, or it is of one moment. Raises InputError."""
-        if self.workload.trace is None:
+        """The trace whose times runs follow; None where there is none, it is of one moment, or users are stated.
+
+        Raises InputError.
+        """
+        if self.workload.trace is None or self.users is not None:
             return None
         found = recorded_trace(self.workload.trace, self.directory, self.data_dirs)
         return None if rate_req_per_s(found.arrival_s) is None else found
@@ -153,7 +164,8 @@ class SizeQuestion:
             "schema": "planner.scenario/1",
             "name": NAME,
             "objective": "min-cost",
-            "demand_req_per_s": self.rate_req_per_s,
+            **({"demand_req_per_s": self.rate_req_per_s} if self.users is None else {}),
+            **({} if self.users is None else {"users": self.users, "think_s": self.think_s}),
             "capacity_rule": "expected-work",
         }
         stated = "".join("\n" + toml_table(name, table) for name, table in tables if table or name.startswith("sites"))
@@ -344,7 +356,9 @@ def _answer(
         hardware=tuple(chip.name for chip in question.chips.values()),
         precision=next((pool.precision for pool in whole.plan.pools if pool.precision), None),
         stack=next((pool.stack for pool in whole.plan.pools if pool.stack), None),
-        rate_req_per_s=question.rate_req_per_s,
+        rate_req_per_s=_rate(question, whole),
+        users=question.users,
+        think_s=question.think_s,
         input_tokens_mean=spec.mix.mean_total_tokens,
         output_tokens_mean=spec.mix.mean_output_tokens,
         ttft_s=question.ttft_s,
@@ -354,9 +368,14 @@ def _answer(
         disaggregated=apart,
         mixed=mixed,
         disaggregation=size_verdict(together, apart, mixed),
-        considered=tuple(_considered(whole.problem, question.rate_req_per_s)),
+        considered=tuple(_considered(whole.problem, _rate(question, whole))),
         notes=(*question.notes(), *unknown, *found),
     )
+
+
+def _rate(question: SizeQuestion, whole: Verified) -> float:
+    """Rate that is stated, or that of the users at the plan [1/s]."""
+    return whole.plan.throughput_req_per_s if question.rate_req_per_s is None else question.rate_req_per_s
 
 
 def _considered(problem: Question, rate: float) -> Iterator[ConsideredLayout]:

@@ -174,7 +174,7 @@ def _cell(question: SizeMapQuestion, place: int, time_limit_s: float) -> SizeMap
         model=model_profile(asked.model).name,
         hardware=hardware_profile(asked.hardware[0]).name,
         traffic=traffic.name,
-        rate_req_per_s=asked.rate_req_per_s,
+        rate_req_per_s=asked.rate_req_per_s or 0.0,
         input_tokens=prompt,
         output_tokens=traffic.output_tokens,
         ttft_s=traffic.promise_s(prompt),

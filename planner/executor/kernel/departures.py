@@ -1,9 +1,9 @@
-"""Requests that leave: finished, or dropped; in a closed loop each lets the next one in."""
+"""Requests that leave: finished, or dropped; in a closed loop users send the next."""
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.event_queue import schedule
 from planner.executor.kernel.observe import record_finish
-from planner.executor.kernel.records import ARRIVAL, DROPPED, FINISHED, NONE, World
+from planner.executor.kernel.records import ARRIVAL, DROPPED, FINISHED, World
 
 
 @compiled
@@ -31,7 +31,7 @@ def finish(w: World, r: int) -> None:
     if w.scheduler[0].is_on == 1:
         observe_finish(w, r)
     count_inside(w, -1)
-    release(w)
+    release(w, r)
 
 
 @compiled_extra(None)
@@ -47,14 +47,21 @@ def drop(w: World, r: int, reason: int) -> None:
     w.clock[0].n_dropped += 1
     if r < w.clock[0].next_arrival:
         count_inside(w, -1)
-    release(w)
+        release(w, r)
 
 
 @compiled
-def release(w: World) -> None:
-    """In a closed loop whoever leaves lets the next one in."""
+def release(w: World, r: int) -> None:
+    """In a closed loop the user of a request that leaves thinks of the next one."""
+    if w.clock[0].n_users > 0:
+        think(w, w.requests[r].user)
+
+
+@compiled
+def think(w: World, user: int) -> None:
+    """A user thinks before the next request, if there is one left to be sent."""
     clock = w.clock[0]
-    if clock.is_closed == 1:
-        clock.n_due += 1
-        if w.actors[clock.arrivals].place == NONE and clock.next_arrival < w.requests.shape[0]:
-            schedule(w, clock.arrivals, ARRIVAL, clock.now_s)
+    if clock.n_thoughts < w.requests.shape[0]:
+        thought_s = w.requests[clock.n_thoughts].arrival_s
+        clock.n_thoughts += 1
+        schedule(w, clock.first_user + user, ARRIVAL, clock.now_s + thought_s)

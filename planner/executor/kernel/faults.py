@@ -360,4 +360,3 @@ def drop_stranded(w: World) -> None:
     for r in range(w.requests.shape[0]):
         if w.requests[r].state != FINISHED and w.requests[r].state != DROPPED:
             drop(w, r, STRANDED)
-    w.clock[0].n_due = 0

@@ -8,7 +8,7 @@ from planner.executor.kernel.admission import admit_request, fetched
 from planner.executor.kernel.cache import keep
 from planner.executor.kernel.conversion import is_ready
 from planner.executor.kernel.decode import arrive_at_decode, finish_steps
-from planner.executor.kernel.departures import count_inside
+from planner.executor.kernel.departures import count_inside, think
 from planner.executor.kernel.event_queue import cancel, schedule
 from planner.executor.kernel.faults import drop_stranded, strike
 from planner.executor.kernel.lists import pop
@@ -39,9 +39,11 @@ from planner.executor.kernel.scheduler import decide, look
 
 
 def start(world: World) -> None:
-    """Schedule the first arrival and the first fault."""
+    """Schedule the first arrival, or that of every user, and the first fault."""
     w = by_reference(world)
-    if w.requests.shape[0] > 0:
+    for user in range(w.clock[0].n_users):
+        think(w, user)
+    if w.requests.shape[0] > 0 and w.clock[0].n_users == 0:
         schedule(w, w.clock[0].arrivals, ARRIVAL, w.requests[0].arrival_s)
     if w.faults.shape[0] > 0:
         schedule(w, w.clock[0].fault_actor, FAULT, w.faults[0].time_s)
@@ -80,7 +82,7 @@ def advance(world: World, n_events: int) -> bool:
 def handle_event(w: World, kind: int, index: int) -> None:
     """One event."""
     if kind == ARRIVAL:
-        arrivals(w)
+        arrivals(w, index)
     elif kind == PASS_END:
         finish_pass(w, index)
     elif kind == PASS_OPENS:
@@ -117,14 +119,13 @@ def control(w: World, kind: int, index: int) -> None:
 
 
 @compiled
-def arrivals(w: World) -> None:
-    """The next request arrives, or in a closed loop as many as may."""
+def arrivals(w: World, user: int) -> None:
+    """The next request arrives, in a closed loop that of a user."""
     clock = w.clock[0]
-    if clock.is_closed == 1:
-        while clock.n_due > 0 and clock.next_arrival < w.requests.shape[0]:
-            clock.n_due -= 1
-            w.requests[clock.next_arrival].arrival_s = clock.now_s
-            arrive(w)
+    if clock.n_users > 0:
+        w.requests[clock.next_arrival].arrival_s = clock.now_s
+        w.requests[clock.next_arrival].user = user
+        arrive(w)
         return
     arrive(w)
     if clock.next_arrival < w.requests.shape[0]:

@@ -121,7 +121,7 @@ def run_passes(w: World, i: int, is_ending: bool) -> None:
         if is_ending:
             n_gone = clock.n_finished + clock.n_dropped
             finish_mixed_pass(w, i)
-            if clock.is_closed == 1 and clock.n_finished + clock.n_dropped > n_gone:
+            if clock.n_users > 0 and clock.n_finished + clock.n_dropped > n_gone:
                 schedule(w, actor, MIXED_BEGIN, clock.now_s)
                 return
             start_mixed_pass(w, i)

@@ -48,11 +48,12 @@ SHARED_QUEUE, SHORTEST_WORK, ROUND_ROBIN = range(3)
 
 REQUEST = np.dtype(
     [
-        ("arrival_s", "f8"),
+        ("arrival_s", "f8"),  # in a closed loop, until it arrives, how long its user thinks first
         ("total_tokens", "i4"),
         ("cached_tokens", "i4"),
         ("output_tokens", "i4"),
         ("extra_steps", "i4"),  # more to decode, or fewer, than it has: drafts are accepted by chance
+        ("user", "i4"),  # of a closed loop, who sends it
         ("trace_row", "i4"),  # of its class's trace
         ("request_class", "i2"),
         ("state", "i1"),
@@ -514,8 +515,9 @@ CLOCK = np.dtype(
         ("n_scheduled", "i4"),
         ("n_events", "i8"),
         ("next_arrival", "i4"),
-        ("n_due", "i4"),  # closed loop: requests that may arrive now
-        ("is_closed", "i4"),
+        ("n_users", "i4"),  # of a closed loop; 0: requests arrive by themselves
+        ("n_thoughts", "i4"),  # that users have begun
+        ("first_user", "i4"),  # of the actors
         ("n_inside", "i4"),
         ("n_finished", "i4"),
         ("n_dropped", "i4"),

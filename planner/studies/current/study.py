@@ -7,11 +7,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from planner.comparison import planning_problem
 from planner.comparison.schedule import schedule_of
 from planner.errors import InputError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer import Problem, on_any_layout, planning_problem, posed, searched, shadow_prices, within
+from planner.optimizer import Problem, on_any_layout, posed, searched, shadow_prices, within
 from planner.optimizer.batch_loads import TOKENS_PER_PASS
 from planner.optimizer.colocated_layouts import as_run
 from planner.optimizer.problem import PoolSpec

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from planner.comparison import explained, solved
+from planner.comparison import explained, planning_problem, solved
 from planner.errors import InputError, Problem
 from planner.optimizer import Problem as Question
-from planner.optimizer import Solution, planning_problem
+from planner.optimizer import Solution
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
