@@ -76,7 +76,7 @@ def kept_full(
     """
     outputs = requests["output_tokens"].astype(int)
     first = np.arange(min(in_flight, len(outputs)))
-    outputs[first] = np.maximum(outputs[first] * (first + 1) // in_flight, 1)
+    outputs[first] = np.maximum(outputs[first] * (first + 1) // in_flight, np.minimum(outputs[first], 2))
     factor, host, is_new = one.engine.time_factor, one.engine.served.factors, ~is_standing
     tokens = requests["total_tokens"].astype(int)
     return EngineLoad(

@@ -6,6 +6,8 @@ from functools import partial
 from math import ceil
 from pathlib import Path
 
+import numpy as np
+
 from planner.executor.drafted import draw_extra_steps
 from planner.executor.draws import Draws, drawn_requests, to_streams
 from planner.executor.fault_schedule import fault_schedule
@@ -185,9 +187,11 @@ def replicate(
     is_paced = question.is_full and bool(plan.colocated)
     if is_paced:
         requests["arrival_s"], users = paced_s(plan, requests, faults, blocks), 0
+    elif question.is_closed:  # all at once, and then each as another leaves
+        requests["arrival_s"] = np.where(np.arange(n) < users, requests["arrival_s"][0], 0.0)
     elif users:
-        think_s = 0.0 if question.is_closed else plan.scenario.think_s or 0.0
-        requests["arrival_s"] = think_s * draws.generator("thinking").standard_exponential(n)
+        thoughts = draws.generator("thinking").standard_exponential(n)
+        requests["arrival_s"] = (plan.scenario.think_s or 0.0) * thoughts
     w = world(plan, requests, window.first, window.last, users, faults, blocks)
     run_to_end(w, progress)
     return outcome(plan, w, window, keep=keep, is_paced=is_paced)
