@@ -145,11 +145,11 @@ def test_both_limits_hold_of_the_roofline_too() -> None:
     scenario = small_with(ROOFLINE)
     engine = colocated_engine(asked_instance(scenario, scenario.pools["decode"].on_passes(1 << 16)))
     whole = engine.served
-    load = roofline_load(engine, kinds(6_000.0, 1.0), kinds(6_000.0, 1.0))
+    load = roofline_load(engine, kinds(6_000.0, 1.0), kinds(6_000.0, 1.0), 1.0)
     alone = replace(load.loop, most_running=1)
     prefill_s = float(whole.prefill_time(6_000.0).total_s[0] - whole.factors.before_prefill_s(6_000.0))
     assert colocated_capacity_req_per_s(alone, load.prompts) == pytest.approx(1 / prefill_s, rel=1e-6)
-    load = roofline_load(engine, kinds(6_000.0, 301.0), kinds(6_000.0, 301.0))
+    load = roofline_load(engine, kinds(6_000.0, 301.0), kinds(6_000.0, 301.0), 1.0)
     decoding = replace(load.prompts, tokens=np.zeros(1))
     batch = load.loop.most_running
     context = 6_000.0 + 301.0 / 2

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.comparison import planning_problem, sketched, solved
 from planner.executor import RunQuestion, simulate
 from planner.promises.plan_to_run import plan_to_run
 from planner.promises.verified import verified_plan
@@ -81,3 +82,41 @@ def test_moments_of_arrivals_are_shares_however_many_instances_there_are(n: int)
     shares = Arrivals(1.2, 0.0, n).moments(np.array([1e-3, 1.1]))
     assert shares.sum(axis=1) == pytest.approx(1.0)
     assert (np.diff(shares, axis=1) <= 0).all()
+
+
+@pytest.mark.parametrize("load", [0.5, 0.85])
+def test_attention_replicas_step_at_the_pace_of_whoever_prefills(load: float) -> None:
+    """A prompt on one of them slows the tokens of all: each had been counted as if it met its own prompts alone."""
+    changes = (
+        ("llama-3.1-8b", "qwen3-next-80b"),
+        ("tokens = 2000", "tokens = 5000"),
+        ("tpot_ms = 9.5", "tpot_ms = 40"),
+        ("accelerators_per_instance = 1", 'layout = "tp=1,ep=4,dp=4,pp=1"\naccelerators_per_instance = 4'),
+        ("demand_req_per_s = 40", "demand_req_per_s = 8"),
+    )
+    asked = stated(*changes)
+    plan = plan_to_run(asked)
+    rate = load * plan.max_throughput_req_per_s
+    run, _ = simulate(asked, plan, RunQuestion(12_000, load=rate / plan.throughput_req_per_s))
+    problem = planning_problem(asked)
+    predicted = sketched(problem, solved(problem), rate).latency
+    assert predicted.tpot_mean_s == pytest.approx(run.tpot_mean_s, rel=0.15)
+    assert predicted.ttft_mean_s == pytest.approx(run.ttft_mean_s, rel=0.1)
+
+
+def test_accelerators_that_keep_no_promise_are_no_part_of_a_search() -> None:
+    """A pool that serves nothing in time looked free to the programs, and a question of two kinds ended undecided."""
+    other = """[prices.l40s]
+usd_per_accelerator_hour = 0.4
+[pools.small]
+site = "home"
+hardware = "l40s"
+role = "colocated"
+service_times = "roofline"
+n_instances = "free"
+accelerators_per_instance = 4
+"""
+    text = TEXT.replace("llama-3.1-8b", "llama-3.1-70b").replace("tpot_ms = 9.5", "tpot_ms = 22")
+    text = text.replace("accelerators_per_instance = 1", "accelerators_per_instance = 8").replace("= 40\n", "= 4\n")
+    plan = plan_to_run(load_scenario(text + other, "two.toml", Path()))
+    assert {pool.hardware for pool in plan.pools if pool.n_instances} == {"h100-sxm"}

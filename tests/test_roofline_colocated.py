@@ -1,5 +1,7 @@
 """Passes of colocated instances as a function: the roofline's where it is asked, and memory in tokens."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from planner.roofline import (
     mixed_pass_time,
     mixed_passes,
 )
-from planner.roofline.fullest_replica import fullest_context, replicas_busy
+from planner.roofline.fullest_replica import fullest_context
 
 CLOSE = pytest.approx
 REQUEST = MeanRequest(2000.0, 1000.5, 2150.0)
@@ -27,15 +29,15 @@ def served(model: str, layout: Layout) -> ServedModel:
 
 
 def contexts(one: ServedModel, batch: np.ndarray) -> np.ndarray:
-    """Of the fullest replica, over the number of sequences of all."""
-    return REQUEST.context_tokens * fullest_context(batch, one.n_places, 0.0)
+    """Of the fullest replica, over the number of sequences of each."""
+    return REQUEST.context_tokens * fullest_context(one.n_places * batch, one.n_places, 0.0)
 
 
 @pytest.mark.parametrize(("model", "layout"), CASES)
 def test_without_prompts_passes_are_decode_steps(model: str, layout: Layout) -> None:
     one, each = served(model, layout), np.arange(1.0, 97.0)
     found = mixed_passes(one, REQUEST, 96)(np.zeros(96), each)
-    assert found == CLOSE(one.decode_time(each, contexts(one, each)).total_s, rel=1e-9)
+    assert found == CLOSE(one.decode_time(one.n_places * each, contexts(one, each)).total_s, rel=1e-9)
 
 
 @pytest.mark.parametrize(("model", "layout"), CASES)
@@ -43,8 +45,7 @@ def test_at_knots_passes_are_the_rooflines(model: str, layout: Layout) -> None:
     one = served(model, layout)
     passes = mixed_passes(one, REQUEST, 96)
     p, b = passes.tokens[[3, 9, -1]], passes.batches[[0, 4, -1]]
-    spread = replicas_busy(p, one.n_places, np.array([REQUEST.prompt_tokens]), np.ones(1), one.chunk_tokens)
-    exact = mixed_pass_time(one, PromptTokens(p / spread, REQUEST.keys, spread), b, contexts(one, b)).total_s
+    exact = mixed_pass_time(one, PromptTokens(p, REQUEST.keys), one.n_places * b, contexts(one, b)).total_s
     assert passes(p, b) == CLOSE(exact, rel=1e-9)
 
 
@@ -53,8 +54,7 @@ def test_between_knots_passes_are_near_the_roofline(model: str, layout: Layout) 
     one, draw = served(model, layout), np.random.default_rng(0)
     passes = mixed_passes(one, REQUEST, 96)
     p, b = np.exp(draw.uniform(3, np.log(passes.tokens[-1]), 50)), np.round(draw.uniform(1, 96, 50))
-    spread = replicas_busy(p, one.n_places, np.array([REQUEST.prompt_tokens]), np.ones(1), one.chunk_tokens)
-    exact = mixed_pass_time(one, PromptTokens(p / spread, REQUEST.keys, spread), b, contexts(one, b)).total_s
+    exact = mixed_pass_time(one, PromptTokens(p, REQUEST.keys), one.n_places * b, contexts(one, b)).total_s
     assert np.abs(passes(p, b) / exact - 1).max() < 0.05
 
 
@@ -65,6 +65,17 @@ def test_more_in_a_pass_never_takes_less_time(model: str, layout: Layout) -> Non
     batches = passes(np.full(97, 2000.0), np.arange(97.0))
     assert (np.diff(tokens) >= -1e-12).all()
     assert (np.diff(batches) >= -1e-12).all()
+
+
+def test_a_pass_waits_for_the_chunks_of_other_replicas_as_often_as_they_have_one() -> None:
+    one = served(*CASES[-1])
+    few, many = (mixed_passes(one, replace(REQUEST, prompts_per_token=x), 96) for x in (1e-5, 10.0))
+    b = np.array([8.0, 40.0])
+    alone = mixed_passes(one, REQUEST, 96)
+    assert few(0.0, b) == CLOSE(alone(0.0, b), rel=0.02)
+    whole = mixed_pass_time(one, PromptTokens(one.chunk_tokens, REQUEST.keys, 8.0), 8 * b, contexts(one, b)).total_s
+    assert many(one.chunk_tokens, b) == CLOSE(whole, rel=0.03)  # all replicas are full of prompts
+    assert (many(0.0, b) > 3 * alone(0.0, b)).all()
 
 
 @pytest.mark.parametrize(("model", "layout"), CASES)

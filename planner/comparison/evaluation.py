@@ -204,7 +204,7 @@ class Evaluation:
         if pool.batching is None:
             return None if pool.is_prefill or pool.rates.decode is None else pool.rates.decode.batch
         found = [period.batches[i].batch for period in self.evaluated if i in period.batches]
-        return max((batch.load.loop.most_running for batch in found), default=None)
+        return max((batch.load.n_replicas * batch.load.loop.most_running for batch in found), default=None)
 
     def _offered(self, p: int, i: int) -> float:
         """Requests sent to a pool in a period [req/s]."""
@@ -451,8 +451,8 @@ def _shared(path: QueuePath, share: float) -> QueuePath:
 
 
 def _work_s(problem: Problem, pool: PoolSpec) -> float:
-    """Instance-seconds per request of the heaviest class that a pool serves [s]."""
-    return max((whole_work_s(pool, problem.classes[c].mix) for c in pool.classes), default=inf)
+    """Instance-seconds per request of the heaviest class that a pool serves; infinite of one that serves none [s]."""
+    return max((whole_work_s(pool, problem.classes[c].mix) for c in pool.classes), default=0.0) or inf
 
 
 def _at_most_full(utilization: float) -> float:

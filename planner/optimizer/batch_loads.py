@@ -32,6 +32,8 @@ class Load:
     prompts: Prompts
     before_s: float
     """Mean seconds that the host needs before a prompt."""
+    n_replicas: int = 1
+    """Attention replicas of the instance; the loop is that of one, with requests of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,38 +52,45 @@ class MeasuredEngine:
 Engine = ColocatedEngine | MeasuredEngine
 
 
-def load_of(engine: Engine, prompts: RequestKinds | None, everyone: RequestKinds) -> Load:
+def load_of(
+    engine: Engine, prompts: RequestKinds | None, everyone: RequestKinds, computed_fraction: float = 1.0
+) -> Load:
     """The load of an instance.
 
     Args:
         engine: the instance.
         prompts: requests whose prompts it computes; None: it computes none.
         everyone: these and the requests that join with their caches.
+        computed_fraction: share of the former in all [fraction].
 
     Raises:
         InputError: a shape or a figure is unknown.
     """
     if isinstance(engine, MeasuredEngine):
         return composed_load(engine, prompts, everyone)
-    return roofline_load(engine, prompts, everyone)
+    return roofline_load(engine, prompts, everyone, computed_fraction)
 
 
-def roofline_load(engine: ColocatedEngine, prompts: RequestKinds | None, everyone: RequestKinds) -> Load:
+def roofline_load(
+    engine: ColocatedEngine, prompts: RequestKinds | None, everyone: RequestKinds, computed_fraction: float
+) -> Load:
     """The load of an instance whose passes the roofline times.
 
     Args:
         engine: the instance.
         prompts: requests whose prompts it computes; None: it computes none.
         everyone: these and the requests that join with their caches, all of which take memory and decode.
+        computed_fraction: share of the former in all [fraction].
 
     Raises:
         InputError: a shape or a figure is unknown.
     """
-    served, factor, nothing = engine.served, engine.time_factor, np.zeros(1)
-    held = most_held(served, everyone, engine.reserves_output)
-    most = min(engine.most_running * served.n_places, held)
-    passes = mixed_passes(served, _in_passes(prompts, everyone), most)
-    budget = float(served.chunk_tokens * served.n_places)
+    served, factor, nothing, n = engine.served, engine.time_factor, np.zeros(1), engine.served.n_places
+    held = most_held(served, everyone, engine.reserves_output) // n
+    most = min(engine.most_running, held)
+    per_token = 0.0 if prompts is None else computed_fraction / max(everyone.output_tokens - 1.0, 1.0)
+    passes = mixed_passes(served, replace(_in_passes(prompts, everyone), prompts_per_token=per_token), most)
+    budget = float(served.chunk_tokens)
     dispersion = held_dispersion(everyone, engine.reserves_output) if most == held else 1.0
     # A cache that came from elsewhere is not sent for once more: its whole prompt is computed where it gave way.
     again = replace(everyone, cached_tokens=None) if prompts is None else everyone
@@ -90,13 +99,13 @@ def roofline_load(engine: ColocatedEngine, prompts: RequestKinds | None, everyon
     loop = PassLoop(_scaled(passes, factor), *limits)
     if prompts is None:
         none = Prompts(nothing, np.ones(1), nothing, everyone.output_tokens, everyone.output_scv)
-        return Load(loop, none, 0.0)
+        return Load(loop, none, 0.0, n)
     before_s = np.zeros(len(prompts.tokens)) + served.factors.before_prefill_s(prompts.tokens)
     new = np.maximum(prompts.new_tokens, 1.0)
     alone_s = served.prefill_time(new, prompts.tokens - prompts.new_tokens).total_s - before_s
     weights, answers = prompts.weights, (everyone.output_tokens, everyone.output_scv)
     asked = Prompts(prompts.new_tokens, weights, factor * alone_s, *answers)
-    return Load(loop, asked, factor * float(before_s @ weights))
+    return Load(loop, asked, factor * float(before_s @ weights), n)
 
 
 def preemption_of(served: ServedModel, requests: RequestKinds, reserves_output: bool) -> Preemption | None:
@@ -113,7 +122,7 @@ def preemption_of(served: ServedModel, requests: RequestKinds, reserves_output: 
     room, fixed = linear_memory(served, *lengths)
     answers = requests.output_tokens, requests.output_scv
     held = Held(fixed + requests.tokens, requests.new_tokens, requests.weights, *answers)
-    return preemption_when_full(held, room).over(served.n_places)
+    return preemption_when_full(held, room)
 
 
 def _in_passes(prompts: RequestKinds | None, everyone: RequestKinds) -> MeanRequest:

@@ -46,6 +46,8 @@ class LayoutOption:
     rates: InstanceRates
     """Prefill alone, on an idle instance."""
     batching: Batching
+    serves: bool = True
+    """Whether it serves any request in time per token, with its prompt or, where others prefill, without."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +63,10 @@ class _Engine:
     """All requests, all of their prompts computed here."""
     joined: Batch
     """All requests, none of their prompts computed here."""
+
+    def serves(self, is_joined: bool) -> bool:
+        """Whether it serves any request, with its prompt or, where some join, without."""
+        return self.whole.capacity_req_per_s > 0 or (is_joined and self.joined.capacity_req_per_s > 0)
 
 
 def layout_options(
@@ -94,9 +100,13 @@ def layout_options(
         raise refused
     is_timed = scenario.objective == "min-ttft" or any(c.ttft_s is not None for c in classes)
     is_joined = any(other.role == "prefill" and other.model == pool.model for other in scenario.pools.values())
-    marks = np.array([list(_marks(one, is_timed, is_joined)) for one in found])
-    kept = [found[i] for i in undominated_marks(marks, MOST_KEPT, ROUNDING)]
-    options = tuple(_with_facets(kept, classes))
+    some = [one for one in found if one.serves(is_joined)] or found[:1]
+    marks = np.array([list(_marks(one, is_timed, is_joined)) for one in some])
+    kept = [some[i] for i in undominated_marks(marks, MOST_KEPT, ROUNDING)]
+    options = tuple(
+        replace(option, serves=one.serves(is_joined))
+        for one, option in zip(kept, _with_facets(kept, classes), strict=True)
+    )
     fit, chosen = (tuple(dict.fromkeys(one.layout for one in some if one.layout)) for some in (found, kept))
     return options, LookedAt(key, len(tried), len(fit), chosen)
 

@@ -107,7 +107,9 @@ def _pools(
             for option in options:
                 name = key if len(options) == 1 else f"{key} {option.layout} {option.batching.tokens_per_pass}"
                 spec = pool_spec(scenario, (key, name), pool.on_layout(option.layout), option.rates, classes)
-                yield replace(spec, batching=option.batching)
+                spec = replace(spec, batching=option.batching)
+                is_fixed = pool.n_instances != "free" or pool.min_instances
+                yield spec if option.serves or is_fixed else replace(spec, max_instances=0, stated_max_instances=0)
             continue
         rates = partial(pool_rates, scenario, key, classes=classes, known=known)
         if not pool.layouts:

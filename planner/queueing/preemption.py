@@ -1,6 +1,6 @@
 """Sequences that give way in a cache that is kept full, and what of them is computed again."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, log1p
 
 import numpy as np
@@ -28,10 +28,6 @@ class Preemption:
     """Prompt tokens computed again per token generated after the first [fraction]."""
     tokens_each: float
     """What is computed each time, on average: a prompt, and the tokens made until then [tokens]."""
-
-    def over(self, n_replicas: int) -> "Preemption":
-        """The same of an instance of several caches alike."""
-        return replace(self, batch=n_replicas * self.batch)
 
 
 @dataclass(frozen=True, eq=False)

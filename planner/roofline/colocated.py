@@ -1,17 +1,19 @@
-"""Seconds of the passes of an instance that prefills and decodes, as a function of what is in them."""
+"""Seconds of the passes of an instance that prefills and decodes, as a function of what is in them on a replica."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.roofline.fullest_replica import fullest_context, replicas_busy
+from planner.roofline.fullest_replica import fullest_context
 from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.roofline.mixed_pass import PromptTokens, mixed_pass_time
 from planner.roofline.operator import FloatArray
 from planner.roofline.served_model import ServedModel
 
 FEWEST_TOKENS = 16.0
+NEGLIGIBLE = 1e-9
 N_TOKENS, N_BATCHES = 18, 9
 """Knots of passes with prompts, up to the largest."""
 
@@ -30,11 +32,18 @@ class MeanRequest:
     """Squared coefficient of variation of it [fraction]."""
     lengths: tuple[FloatArray, FloatArray] | None = None
     """Lengths of prompts [tokens] and their shares; None: all like the mean."""
+    prompts_per_token: float = 0.0
+    """Prompts that come for every token that a sequence decodes: one over the tokens of an answer [1/tokens]."""
+
+    def chunks(self, chunk_tokens: float) -> float:
+        """Passes that a prompt takes by itself on a replica, on average."""
+        tokens, weights = self.lengths or (np.array([self.prompt_tokens]), np.ones(1))
+        return max(float(np.ceil(tokens / chunk_tokens) @ weights), NEGLIGIBLE)
 
 
 @dataclass(frozen=True, eq=False)
 class MixedPasses:
-    """Seconds of passes by prompt tokens and decoding sequences of an instance; made by `mixed_passes`."""
+    """Seconds of passes by prompt tokens and decoding sequences of a replica; made by `mixed_passes`."""
 
     tokens: FloatArray
     """Knots of prompt tokens, above 0."""
@@ -49,8 +58,8 @@ class MixedPasses:
         """Seconds of passes [s], linear between knots; without prompt tokens a decode step.
 
         Args:
-            tokens: prompt tokens of all replicas [tokens], any shape.
-            batch: decoding sequences of all replicas [sequences], broadcast.
+            tokens: prompt tokens on the replica [tokens], any shape.
+            batch: decoding sequences on it [sequences], broadcast.
         """
         p, b = np.broadcast_arrays(np.asarray(tokens, float), np.asarray(batch, float))
         decode_s = np.interp(b, np.arange(len(self.decode_s)), self.decode_s)
@@ -69,16 +78,18 @@ def _place(knots: FloatArray, x: FloatArray) -> tuple[np.ndarray, FloatArray]:
 
 
 def mixed_passes(served: ServedModel, request: MeanRequest, most_running: int) -> MixedPasses:
-    """Seconds of the passes that an instance may make.
+    """Seconds of the passes of an instance, by what is in them on one of its attention replicas.
 
     Equation:
-        the roofline's at knots, see `mixed_pass_time` and `ServedModel.decode_time`; attention replicas step at the
-        pace of the fullest one, see `replicas_busy` and `fullest_context`
+        the roofline's at knots, see `mixed_pass_time` and `ServedModel.decode_time`; replicas step together, at the
+        pace of the fullest one. Of the R - 1 others each has a chunk with the chance f = 1 - exp(-b x c) of b sequences
+        that bring x prompts a token, of c chunks each: with (1 - f)^(R - 1) none has, and a pass is that of this one
+        alone; else it is that of the larger of its own tokens and a chunk, with the tokens of all
 
     Args:
         served: the model on an instance; a pass takes its `chunk_tokens` on each replica.
         request: what is in passes.
-        most_running: most sequences on all replicas.
+        most_running: most sequences on a replica.
 
     Returns:
         Seconds; steps without prompts at every number of sequences.
@@ -87,10 +98,10 @@ def mixed_passes(served: ServedModel, request: MeanRequest, most_running: int) -
         InputError: a shape or a figure is unknown.
 
     Valid:
-        Contexts and depths of prompts at their means.
+        Contexts and depths of prompts at their means; chunks of replicas independent of one another.
 
     Source:
-        Chunked prefill beside decodes: Sarathi-Serve (2024).
+        Chunked prefill beside decodes: Sarathi-Serve (2024); replicas apart as a mean field.
 
     >>> from planner.profiles import hardware_profile, model_profile
     >>> from planner.roofline import Chip, Factors, Layout
@@ -99,18 +110,48 @@ def mixed_passes(served: ServedModel, request: MeanRequest, most_running: int) -
     >>> bool(seconds(0, 64) < seconds(2000, 0) < seconds(2000, 64) < seconds(2000, 0) + seconds(0, 64))
     True
     """
-    budget = float(served.chunk_tokens * served.n_places)
+    budget, n = float(served.chunk_tokens), served.n_places
     tokens = np.unique(np.concatenate([[1.0], np.geomspace(FEWEST_TOKENS, max(budget, 32.0), N_TOKENS)]))
     batches = np.unique(np.round(np.concatenate([[0.0], np.geomspace(1.0, max(most_running, 1), N_BATCHES)])))
     p, b = (grid.ravel() for grid in np.meshgrid(tokens, batches, indexing="ij"))
-    lengths = request.lengths or (np.array([max(request.prompt_tokens, 1.0)]), np.ones(1))
-    spread = replicas_busy(p, served.n_places, *lengths, float(served.chunk_tokens))
-    prompts = PromptTokens(p / spread, request.keys, spread)
-    prompt_s = mixed_pass_time(served, prompts, b, _contexts(served, request, b)).total_s
     each = np.arange(1.0, max(most_running, 1) + 1)
-    steps_s = served.decode_time(each, _contexts(served, request, each)).total_s
+    steps_s = served.decode_time(n * each, _contexts(served, request, n * each)).total_s
+
+    def seconds(own: FloatArray, batch: FloatArray, spread: FloatArray | float = 1.0) -> FloatArray:
+        prompts = PromptTokens(own, request.keys, spread)
+        return mixed_pass_time(served, prompts, n * batch, _contexts(served, request, n * batch)).total_s
+
+    prompt_s = seconds(p, b)
+    if n > 1 and request.prompts_per_token > 0:
+        one = _Others.of(request, budget, n, b)
+        largest = np.maximum(p, one.chunk)
+        beside_s = seconds(largest, b, (p + one.n_busy * one.chunk) / largest)
+        prompt_s = prompt_s + one.chance * (beside_s - prompt_s)
+        one = _Others.of(request, budget, n, batches)
+        beside_s = np.interp(each, batches, seconds(one.chunk, batches, one.n_busy))
+        steps_s = steps_s + np.interp(each, batches, one.chance) * np.maximum(beside_s - steps_s, 0.0)
     decode_s = np.concatenate([steps_s[:1], steps_s])
     return MixedPasses(tokens, batches, prompt_s.reshape(len(tokens), len(batches)), decode_s)
+
+
+class _Others(NamedTuple):
+    """Chunks of prompts on the other replicas of an instance, by the sequences of each."""
+
+    chance: FloatArray
+    """That any of them has one [fraction]."""
+    n_busy: FloatArray
+    """How many have one, where any has."""
+    chunk: FloatArray
+    """Tokens of it [tokens]."""
+
+    @classmethod
+    def of(cls, request: MeanRequest, budget: float, n_replicas: int, batch: FloatArray) -> "_Others":
+        """Of replicas with so many sequences each."""
+        prompts, chunks = batch * request.prompts_per_token, request.chunks(budget)
+        busy = np.maximum(-np.expm1(-prompts * chunks), NEGLIGIBLE)
+        chance = 1.0 - (1.0 - busy) ** (n_replicas - 1)
+        tokens = np.maximum(request.prompt_tokens / chunks, prompts * request.prompt_tokens / busy)
+        return cls(chance, (n_replicas - 1) * busy / chance, np.clip(tokens, 1.0, budget))
 
 
 def _contexts(served: ServedModel, request: MeanRequest, batch: FloatArray) -> FloatArray:

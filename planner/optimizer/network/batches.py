@@ -84,7 +84,8 @@ class Batch:
             return None
         spend(QUEUE_S + CLASS_S * len(self.parts))
         try:
-            return joined_queue(self.load.loop, self.load.prompts, self.joining_fraction, req_per_s, n_instances)
+            n = n_instances * self.load.n_replicas
+            return joined_queue(self.load.loop, self.load.prompts, self.joining_fraction, req_per_s, n)
         except ValueError:  # places in memory are taken all the time
             return None
 
@@ -205,12 +206,12 @@ def batch_of(
     """
     everyone, _ = request_kinds([(mixes[p.request_class], p) for p in (*own, *joined)])
     prompts, classes = request_kinds([(mixes[p.request_class], p) for p in own]) if own else (None, ())
-    load = load_of(engine, prompts, everyone)
-    load = replace(load, prompts=replace(load.prompts, classes=classes))
     computed, limit_s = sum(p.share for p in own), engine.tpot_s
     joining = min(max(1 - computed, 0.0), 1.0) if joined else 0.0
+    load = load_of(engine, prompts, everyone, 1 - joining)
+    load = replace(load, prompts=replace(load.prompts, classes=classes))
     capacity = joined_capacity_req_per_s(load.loop, load.prompts, joining, np.inf if limit_s is None else limit_s)
-    return Batch(load, joining, capacity, own, limit_s)
+    return Batch(load, joining, load.n_replicas * capacity, own, limit_s)
 
 
 def full_tpot_s(load: Load, tpot_s: float | None) -> float | None:
