@@ -91,9 +91,9 @@ def _paces(
 def _of_pool(
     one: Colocated, asked: Records, is_standing: NDArray[np.bool_], faults: Records, max_retries: int
 ) -> Floats:
-    n = full_instance(one, asked, is_standing).in_flight * one.pool.n_instances
-    pool = one.batching(asked)
-    load = kept_full(one, asked, is_standing, n, faults, max_retries)
+    full, pool = full_instance(one, asked, is_standing), one.batching(asked)
+    full = full._replace(in_flight=full.in_flight * pool.n_instances)
+    load = kept_full(one, asked, is_standing, full, faults, max_retries)
     return engine_run(pool.rules, pool.times, load, pool.n_instances).arrival_s
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.executor.colocated_pools import Colocated
+from planner.executor.draws import GOLDEN
 from planner.executor.engine import EngineLoad, EngineRun, engine_run, no_faults
 from planner.executor.kernel.records import Records
 
@@ -16,6 +17,8 @@ N_TO_FILL = 20_000
 TURNS = 8
 COUNTED = 0.4, 0.95
 """Where the answers of such a run that count begin, and end [fraction]."""
+THINKING = 0.1
+"""Mean time before the next request over that of an answer at the limit on the time per token."""
 
 
 class Full(NamedTuple):
@@ -24,6 +27,8 @@ class Full(NamedTuple):
     in_flight: int
     """Requests that keep it so."""
     req_per_s: float
+    think_s: float = 0.0
+    """Mean time before each: in step with one another, requests would be served faster than independent ones [s]."""
 
 
 def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.bool_]) -> Full:
@@ -41,42 +46,45 @@ def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.boo
     rules = one.rules(*lengths)
     times = one.times(*lengths, rules)
 
-    def run(in_flight: int) -> tuple[float, float]:
+    def run(in_flight: int, think_s: float = 0.0) -> tuple[float, float]:
         n = max(N_TO_FILL, TURNS * in_flight)
-        return closed_loop(engine_run(rules, times, kept_full(one, asked[:n], is_standing[:n], in_flight)))
+        load = kept_full(one, asked[:n], is_standing[:n], Full(in_flight, 0.0, think_s))
+        return closed_loop(engine_run(rules, times, load))
 
     limit_s = one.engine.tpot_s
     low, (rate, tpot_s) = most, run(most)
     if limit_s is None or tpot_s <= limit_s:
         return Full(most, rate)
-    low, high, rate = 1, most, run(1)[0]
+    think_s = THINKING * limit_s * float(asked["output_tokens"].mean())
+    low, high, rate = 1, most, run(1, think_s)[0]
     while high - low > max(low // 50, 1):  # the time per token grows with those in flight
         middle = (low + high) // 2
-        found, tpot_s = run(middle)
+        found, tpot_s = run(middle, think_s)
         if tpot_s <= limit_s:
             low, rate = middle, found
         else:
             high = middle
-    return Full(low, rate)
+    return Full(low, rate, think_s)
 
 
 def kept_full(
     one: Colocated,
     requests: Records,
     is_standing: NDArray[np.bool_],
-    in_flight: int,
+    full: Full,
     faults: Records | None = None,
     max_retries: int = 0,
 ) -> EngineLoad:
-    """A closed loop of so many requests of a pool, in their order, some of whose prompts were computed elsewhere.
+    """A closed loop that keeps a pool full of requests, in their order, some of whose prompts were computed elsewhere.
 
     What a crash left may have been cached whole: the last token of a prompt is computed all the same. Those who begin
-    together have parts of their answers, from next to none to the whole: with answers of one length all would begin
-    and end together for ever, which requests that come independently never do.
+    together have parts of their answers, from next to none to the whole and spread evenly over any of the first of
+    them: with answers of one length all would begin and end together for ever, as independent requests never do.
     """
     outputs = requests["output_tokens"].astype(int)
-    first = np.arange(min(in_flight, len(outputs)))
-    outputs[first] = np.maximum(outputs[first] * (first + 1) // in_flight, np.minimum(outputs[first], 2))
+    n = min(full.in_flight, len(outputs))
+    parts = (GOLDEN * np.arange(1, n + 1)) % 1.0
+    outputs[:n] = np.maximum(parts * outputs[:n], np.minimum(outputs[:n], 2))
     factor, host, is_new = one.engine.time_factor, one.engine.served.factors, ~is_standing
     tokens = requests["total_tokens"].astype(int)
     return EngineLoad(
@@ -84,7 +92,8 @@ def kept_full(
         output_tokens=outputs,
         delay_s=factor * (host.request_overhead_s + host.source_overhead_s) * is_new,
         host_s=factor * host.prompt_token_s * tokens * is_new,
-        concurrency=in_flight,
+        concurrency=full.in_flight,
+        arrivals_s=full.think_s * np.random.default_rng(0).standard_exponential(len(outputs)),
         cached_tokens=np.minimum(requests["cached_tokens"], tokens - 1) * is_new,
         is_standing=is_standing,
         faults=no_faults() if faults is None else faults,
