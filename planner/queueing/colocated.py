@@ -138,8 +138,9 @@ def steady_pass_s(loop: PassLoop, prompts: Prompts, batch: Floats, again: Preemp
     """Seconds from one token of a sequence to its next, where each that ends makes room for another.
 
     Equation: of B sequences B / (L - 1) end in a step, and as many prompts come: p = n B / (L - 1) tokens, and g B of
-        those that gave way, in passes of t = min(T, max(m, p)), m the mean of what is computed at once. Shared passes:
-        s(0, B) + p / t (s(t, B) - s(0, B)); prompts first: s(0, B) + p / t s(t).
+        those that gave way, by chance: q = p / m of m tokens each, so that 1 - exp(-q) of the passes have some, of
+        t = min(T, max(m, p / (1 - exp(-q)))). Shared passes: s(0, B) + p / t (s(t, B) - s(0, B)); prompts first:
+        s(0, B) + p / t s(t).
 
     Args:
         loop: how passes are made.
@@ -152,7 +153,7 @@ def steady_pass_s(loop: PassLoop, prompts: Prompts, batch: Floats, again: Preemp
 
     Valid: while a step's prompt tokens fit a pass; without waits.
 
-    Source: conservation of requests.
+    Source: conservation of requests; independent arrivals in a pass are Poisson.
 
     >>> loop = PassLoop(lambda p, b: 0.01 + 1e-5 * p + 1e-4 * b, 8192, 256)
     >>> prompts = Prompts(np.array([1000.0]), np.ones(1), np.array([0.02]), 101.0)
@@ -165,7 +166,8 @@ def steady_pass_s(loop: PassLoop, prompts: Prompts, batch: Floats, again: Preemp
         n_per_token = again.recomputed_fraction / again.tokens_each
     n_per_token += float(prompts.weights[prompts.tokens > 0].sum()) / prompts.decoded_tokens
     tokens, mean_tokens = per_token * batch, per_token / n_per_token if n_per_token > 0 else 0.0
-    whole = np.clip(tokens, min(mean_tokens, loop.tokens_per_pass), loop.prompt_budget(batch))
+    with_some = np.maximum(-np.expm1(-n_per_token * batch), NEGLIGIBLE)
+    whole = np.clip(tokens / with_some, min(mean_tokens, loop.tokens_per_pass), loop.prompt_budget(batch))
     step_s = loop.pass_s(np.zeros_like(tokens), batch)
     with np.errstate(invalid="ignore", divide="ignore"):
         n_passes = np.where(whole > 0, tokens / whole, 0.0)
