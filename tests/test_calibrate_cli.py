@@ -128,7 +128,7 @@ def test_a_profile_has_its_own_name_the_day_and_what_is_said_and_else_what_is_sh
 def test_sources_that_nothing_cites_are_left_out(tmp_path: Path) -> None:
     out = tmp_path / "sglang.toml"
     points = timed(configurations("sglang")[:6], PLANTED, SETTINGS)
-    found = run(written(tmp_path / "x.csv", points), "--stack", "sglang", "--out", out, *DAY)
+    found = run(written(tmp_path / "x.csv", points), "--stack", "sglang", "--out", out, "--catalogue", *DAY)
     assert found.exit_code == 0
     assert check_profiles([out]).problems == ()
     content = tomllib.loads(out.read_text())
@@ -139,10 +139,10 @@ def test_sources_that_nothing_cites_are_left_out(tmp_path: Path) -> None:
     assert "qwen3.5-397b" in content["calibration"]["models"]
 
 
-def test_the_catalogues_curves_can_be_left_out(tmp_path: Path) -> None:
+def test_the_catalogues_curves_are_left_out_unless_asked_for(tmp_path: Path) -> None:
     out = tmp_path / "sglang.toml"
     points = written(tmp_path / "x.csv", timed(configurations("sglang")[:6], PLANTED, SETTINGS))
-    assert run(points, "--stack", "sglang", "--out", out, "--no-catalogue", *DAY).exit_code == 0
+    assert run(points, "--stack", "sglang", "--out", out, *DAY).exit_code == 0
     assert [item["name"] for item in tomllib.loads(out.read_text())["calibration"]["points"]] == ["x.csv"]
 
 

@@ -19,7 +19,7 @@ from tests.fidelity_points import POINT, SETTINGS, configurations, timed, writte
 
 AT_PRIORS = {name: prior.value for name, prior in PRIORS.items()}
 SLOW = replace(Factors(), **{**AT_PRIORS, "request_overhead_s": 0.14, "kernel_latency_s": 12e-6})
-OPTIONS = ("--stack", "vllm", "--no-catalogue", "--memory-fraction", "0.9", "--date", "2026-01-31")
+OPTIONS = ("--stack", "vllm", "--from-priors", "--memory-fraction", "0.9", "--date", "2026-01-31")
 
 
 def run(folder: Path, *points: list[ServingPoint]) -> tuple[StackProfile, str]:
@@ -53,8 +53,8 @@ def test_few_rows_in_two_files_make_a_profile_that_says_what_rests_on_priors(
     n, n_factors = sum(map(len, rows)), len([*profile.factors])
     assert 0 < len(left) < n_factors
     assert f"{n} point{'s' * (n > 1)}: {n_factors - len(left)} of {n_factors} factors rest on them: " in text
-    assert f"{len(left)} rest on priors, which the points hardly move: " in text
-    told = set(text.partition("hardly move: ")[2].replace(",", "").split())
+    assert f"{len(left)} are as the fit began, and the points hardly move them: " in text
+    told = set(text.partition("hardly move them: ")[2].replace(",", "").split())
     assert left <= told
     assert not (set(PRIORS) & told) - left
     for key, factor in profile.factors:

@@ -11,6 +11,7 @@ import typer
 from planner.cli.common import ForceOption, Format, FormatOption, print_json, print_rich, write_files
 from planner.cli.point_options import PointsArgument, read_all, with_point_options
 from planner.cli.progress import progress
+from planner.units import percent
 
 if TYPE_CHECKING:
     from planner.profiles import StackProfile
@@ -32,7 +33,10 @@ def calibrate(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Profile to write, such as vllm.toml.")],
     catalogue: Annotated[
         bool, typer.Option("--catalogue/--no-catalogue", help="Fit to the published curves of model profiles as well.")
-    ] = True,
+    ] = False,
+    from_priors: Annotated[
+        bool, typer.Option("--from-priors", help="Begin as with a framework of which nothing is known.")
+    ] = False,
     memory_fraction: Annotated[
         float | None,
         typer.Option(metavar="F", min=0.05, max=1.0, help="Part of the memory that a device reports, for serving."),
@@ -57,7 +61,8 @@ def calibrate(
 ) -> None:
     """Fit a stack profile to measured points, and say how it does on what it did not see.
 
-    Settings that are not given are those of the shipped profile of the framework.
+    The fit begins with the shipped stack of the framework, so that a few points of your own server do. Settings that
+    are not given are those of the shipped profile.
     """
     day = calendar_day(date)
     check_out(out, force)
@@ -68,9 +73,9 @@ def calibrate(
         "reserves_output": reserves_output,
         "quantized_kv": quantized_kv,
     }
-    profile, scores = fitted(points, files, stack, out.stem, catalogue, settings, source, day)
+    profile, scores, before = fitted(points, files, stack, out.stem, (catalogue, from_priors), settings, source, day)
     write(profile, out)
-    show(profile, scores, format_)
+    show(profile, scores, before, format_)
 
 
 def calendar_day(text: str | None) -> datetime.date:
@@ -107,22 +112,37 @@ def fitted(
     files: "Sequence[Sequence[ServingPoint]]",
     name: str,
     stem: str,
-    catalogue: bool,
+    how: tuple[bool, bool],
     settings: dict[str, Any],
     source: str | None,
     day: datetime.date,
-) -> "tuple[StackProfile, Fidelity]":
-    """The profile, and its points scored by it."""
+) -> "tuple[StackProfile, Fidelity, Fidelity | None]":
+    """The profile, and its points scored by it and, where the fit began with that, by the shipped stack.
+
+    Args:
+        paths: files of points.
+        files: their points.
+        name: framework, perhaps with a version.
+        stem: name of the profile.
+        how: whether curves of the catalogue are fitted to as well, and whether the fit begins with the priors.
+        settings: how the framework is run, where that is stated.
+        source: whose the points are.
+        day: that the profile bears.
+    """
     from planner.profiles.stack_writer import as_written
     from planner.studies.fidelity import (
         calibrated_stack,
         fidelity,
         shipped_conventions,
+        shipped_factors,
         shipped_settings,
         wanted_framework,
     )
 
+    catalogue, from_priors = how
+
     framework, version = wanted_framework(name, [point for file in files for point in file])
+    start = None if from_priors else shipped_factors(framework)
     check_stem(stem, framework)
     stated, usual = {key: value for key, value in settings.items() if value is not None}, shipped_settings(framework)
     own_settings = [key for key, value in stated.items() if getattr(usual, key) != value]
@@ -136,13 +156,15 @@ def fitted(
             conventions=shipped_conventions(framework, own_settings),
             default_version=version,
             described=source,
+            start=start,
             day=day,
             progress=say,
         )
         say("scoring the points")
         own = [point for part in parts for point in part.points if point.framework.casefold() == framework]
         written = as_written(profile)
-        return written, fidelity(own, profile=written)
+        before = None if start is None else fidelity(own, framework)
+        return written, fidelity(own, profile=written), before
 
 
 def check_stem(stem: str, framework: str) -> None:
@@ -180,7 +202,7 @@ def write(profile: "StackProfile", out: Path) -> None:
         typer.echo(f"planner profiles check: {problem}", err=True)
 
 
-def show(profile: "StackProfile", scores: "Fidelity", format_: Format) -> None:
+def show(profile: "StackProfile", scores: "Fidelity", before: "Fidelity | None", format_: Format) -> None:
     """Print what was fitted."""
     if format_ is Format.JSON:
         print_json(profile.model_dump(mode="json", by_alias=True, exclude_none=True))
@@ -190,11 +212,13 @@ def show(profile: "StackProfile", scores: "Fidelity", format_: Format) -> None:
     from planner.report.terminal import printed
 
     worst = printed(worst_table(scores.points, "worst residuals"))
-    print_rich(*stack_tables(profile), *([worst] if worst else []), *grounds(profile), *scores.notes)
+    print_rich(
+        *stack_tables(profile), *([worst] if worst else []), *grounds(profile), *gains(scores, before), *scores.notes
+    )
 
 
 def grounds(profile: "StackProfile") -> list[str]:
-    """What the points determine, what rests on priors, and whether predictions get an error band."""
+    """What the points determine, what they do not, and whether predictions get an error band."""
     factors = profile.factors.stated.items()
     learnt = [key for key, factor in factors if factor.basis != "assumed"]
     assumed = [key for key, factor in factors if factor.basis == "assumed"]
@@ -203,12 +227,25 @@ def grounds(profile: "StackProfile") -> list[str]:
     points = f"{n_points:,} point{'s' * (n_points != 1)}"
     lines = [f"{points}: {len(learnt)} of {len(factors)} factors rest on them{listed(learnt)}"]
     if assumed:
-        lines.append(f"{len(assumed)} rest on priors, which the points hardly move{listed(assumed)}")
+        lines.append(f"{len(assumed)} are as the fit began, and the points hardly move them{listed(assumed)}")
     if found and not (found.model_bands.prefill or found.model_bands.decode):
         lines.append(
             "no error band: it takes points of two models or accelerators, each predicted by a fit to the rest"
         )
     return lines
+
+
+def gains(scores: "Fidelity", before: "Fidelity | None") -> list[str]:
+    """Errors on the points by the stack that the fit began with, and by the profile."""
+    if before is None:
+        return []
+    pairs = (("TTFT", before.ttft, scores.ttft), ("TPOT", before.tpot, scores.tpot))
+    known = [
+        f"of {name} {percent(old.mean_abs_error)} by the shipped stack, {percent(new.mean_abs_error)} by this one"
+        for name, old, new in pairs
+        if old.mean_abs_error is not None
+    ]
+    return [f"mean error on these points: {'; '.join(known)}"] if known else []
 
 
 def listed(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from planner.cli.common import ScenarioArgument, SetOption, TimeLimitOption, data_dirs
 from planner.cli.progress import progress
-from planner.cli.trace_options import say_readings
+from planner.cli.trace_options import fitted, say_readings
 
 if TYPE_CHECKING:
     from planner.results import BreakEvenResult, Case
@@ -53,7 +53,7 @@ def report(
         return
     move = Move(path.resolve().parent, out.resolve(), data_dirs())
     text, changes = move.text(original), tuple(map(move.override, stated))
-    question = load_scenario(text, str(path), move.new, changes)
+    question = fitted(load_scenario(text, str(path), move.new, changes))
     say_readings(question)
     inputs = case_digest(question, text, changes, data_dirs())
     again = Rerun(changes, limit_s, move.traces_found_elsewhere(original), inputs)

@@ -85,7 +85,18 @@ def scenario_read(name: str, overrides: "Sequence[str]" = ()) -> "Scenario":
 
     found = read_scenario(name, overrides)
     say_readings(found)
-    return found
+    return fitted(found)
+
+
+def fitted(scenario: "Scenario") -> "Scenario":
+    """A scenario whose stacks have no points left that their factors are yet to be fitted to. Raises InputError."""
+    if not any(own.points for own in scenario.stacks.values()):
+        return scenario
+    from planner.cli.progress import progress
+    from planner.studies.fidelity import with_fitted_stacks
+
+    with progress("fitting to measured points") as say:
+        return with_fitted_stacks(scenario, say)
 
 
 def say_readings(scenario: "Scenario") -> None:

@@ -24,6 +24,12 @@ OF_PLANS: dict[str, Meaning] = {
         "predicted of requests that come independently; those of a closed population wait less, as a run shows.",
         "State `demand_req_per_s` beside `users` to plan for a rate of your own.",
     ),
+    "own-points": Meaning(
+        PLAN,
+        "Factors of the software stack were fitted to measured points that the scenario names. Errors are means over "
+        "these points: before, of the stack that the fit began with; after, each of a fit without the point itself.",
+        "Measure at more loads, and near those of the plan, to trust it further.",
+    ),
     "demand-not-served": Meaning(
         PLAN,
         "The demand is more than the fleet can serve. All figures are stated at the fleet's highest rate instead.",

@@ -325,6 +325,10 @@ class OwnStack(Protocol):
         """Factors that differ."""
 
     @property
+    def points(self) -> tuple[str, ...]:
+        """Files of measured points that factors are yet to be fitted to."""
+
+    @property
     def settings(self) -> Mapping[str, float | int | None]:
         """Settings that differ; None: as the other one."""
 
@@ -373,6 +377,9 @@ def _own_or_shipped(name: str, own: Mapping[str, OwnStack], model: str) -> Stack
     found = own.get(name)
     if found is None:
         return stack(name).on(model)
+    if found.points:
+        allowed = "factors, as `planner optimize` fits them to the points before it plans"
+        raise InputError(Problem(f"stacks.{name}", "points", "are not fitted yet", allowed))
     return altered(stack(found.like).on(model), name, found.factors, found.settings)
 
 

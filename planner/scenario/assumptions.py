@@ -28,7 +28,7 @@ class Assumption(StrictModel):
 
 
 class AssumedStack(StrictModel):
-    """A software stack of the scenario's own: another one with some factors replaced, none of them calibrated."""
+    """A software stack of the scenario: another one with some factors replaced, or fitted to points of its own."""
 
     like: str = "datasheet"
     """Stack that everything not stated here is taken from: datasheet, or a framework as `predict --stack` takes it."""
@@ -40,6 +40,11 @@ class AssumedStack(StrictModel):
     """Part of an accelerator's memory that serving uses; absent: as `like`."""
     runtime_gb: NonNegative | None = None
     """Memory of one accelerator that the serving process itself takes; absent: as `like`."""
+    points: tuple[str, ...] = ()
+    """Files of measured points of the same software, such as results of a benchmark of your own server at three loads:
+    factors are fitted to them, from those of `like` and those above."""
+    rests_on: str = ""
+    """What factors were fitted to, in words: notes on the plan say it."""
     source: Annotated[str, Field(min_length=1)]
     """Why these values and no others."""
 

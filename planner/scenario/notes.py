@@ -34,6 +34,9 @@ def question_notes(scenario: "Scenario") -> Iterator[Note]:
         if len(names) > 1:
             text = f"classes {', '.join(names)} differ in nothing but their shares: they are planned as one"
             yield note("classes-alike", text)
+    for name, own in scenario.stacks.items():
+        if own.rests_on:
+            yield note("own-points", f"times of stack {name} rest on {own.rests_on}")
     yield from _unusual_values(scenario)
     yield from _unusual_figures(scenario)
     for name, instance in scenario.measured.items():

@@ -26,7 +26,7 @@ from planner.profiles.stack import (
     VersionFactors,
 )
 from planner.reading import TABLE_BYTES, read_bytes
-from planner.roofline import RunAs
+from planner.roofline import Factors, RunAs
 from planner.studies.fidelity.cases import Case, cases_of, surely_drafted
 from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
 from planner.studies.fidelity.loads import loads_of
@@ -50,11 +50,13 @@ UNITS = {
 UNITS |= {"eager_launch": 1e6, "step_overhead": 1e3, "host_step": 1e3, "request_overhead": 1e3}
 SUFFIX_MS = 1e3
 SUFFIX = {1e6: "_us", 1e3: "_ms"}
-POINTS_SOURCE, PRIOR_SOURCE = "points", "priors"
+POINTS_SOURCE, PRIOR_SOURCE, SHIPPED_SOURCE = "points", "priors", "shipped"
 UNNAMED = "unnamed"
 """Source of points that name none."""
 USUAL = Conventions()
 PRIORS_CITED = "Priors of the fit, planner/studies/fidelity/fit.py: what is expected before any point speaks"
+SHIPPED_CITED = "The stack that is shipped of this framework, which the fit began with"
+SHIPPED_NOTE = "as shipped: the points hardly move it"
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def calibrated_stack(
     conventions: Conventions = USUAL,
     default_version: str | None = None,
     described: str | None = None,
+    start: Factors | None = None,
     day: date,
     progress: Callable[[str], None] = lambda _: None,
 ) -> StackProfile:
@@ -96,6 +99,7 @@ def calibrated_stack(
         conventions: how benchmarks run it, and the sources that say so.
         default_version: version meant by its name alone; None: the one with most points.
         described: whose the points are, for the profile's sources.
+        start: factors that are expected before any point speaks; None: the priors.
         day: date that the profile bears.
         progress: told what is being fitted.
 
@@ -108,12 +112,12 @@ def calibrated_stack(
     measured, kept = _measured(framework, files, RunAs(settings, conventions.harnesses))
     progress(f"fitting {len(kept)} points")
     everything = np.ones(len(kept), bool)
-    fit, measured = fit_in_rounds(measured, everything, RunAs(settings, conventions.harnesses), progress)
-    in_sample = _errors(measured, fit, everything)
-    held_models = _held_out(measured, [case.model.name for case in kept], progress)
-    held_hardware = _held_out(measured, [case.hardware.name for case in kept], progress)
-    held_sources = _held_out(measured, [source or UNNAMED for source in measured.sources], progress)
-    factors = _factors(fit)
+    fit, measured = fit_in_rounds(measured, everything, RunAs(settings, conventions.harnesses), progress, start)
+    in_sample = errors_of(measured, fit, everything)
+    held_models = held_out(measured, [case.model.name for case in kept], progress, start)
+    held_hardware = held_out(measured, [case.hardware.name for case in kept], progress, start)
+    held_sources = held_out(measured, [source or UNNAMED for source in measured.sources], progress, start)
+    factors = _factors(fit, is_shipped=start is not None)
     return StackProfile(
         schema_id="planner.stack/1",
         name=name,
@@ -152,23 +156,37 @@ def _measured(framework: str, files: Sequence[PointsOf], how: RunAs) -> tuple[Me
         message = f"{len(cases)} points of {framework} can be predicted, of {len(points)} given"
         raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}; planner fidelity says why not"))
     sources = tuple(how.source(case.point.source) for case in cases)
+    return measured_points(cases, how, tuple(case.version for case in cases), sources), tuple(cases)
+
+
+def measured_points(
+    cases: Sequence[Case], how: RunAs, versions: Sequence[str], sources: Sequence[str | None]
+) -> Measured:
+    """Points that can be predicted, as a fit takes them.
+
+    Args:
+        cases: the points.
+        how: how they were run.
+        versions: version of each that is to be told apart; empty: of none.
+        sources: harness or table of each that is to be told apart; None: of none.
+    """
     whose = list(zip(cases, surely_drafted(cases), strict=True))  # what no plain step can be tells of no kernel
-    measured = Measured(
+    return Measured(
         loads=loads_of(cases, how),
         ttft_s=np.array([_or_nan(case.point.ttft_s) for case in cases]),
         tpot_s=np.array([_or_nan(None if drafted else case.point.tpot_s) for case, drafted in whose]),
         weight=votes(cases, sources),
-        versions=tuple(case.version for case in cases),
-        sources=sources,
+        versions=tuple(versions),
+        sources=tuple(sources),
     )
-    return measured, tuple(cases)
 
 
 def _or_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def _errors(measured: Measured, fit: Fit, of: NDArray[np.bool_]) -> HeldOut:
+def errors_of(measured: Measured, fit: Fit, of: NDArray[np.bool_]) -> HeldOut:
+    """Relative errors of some points by a fit."""
     ttft, tpot = measured.latencies(measured.factors(fit))
     return HeldOut(
         relative_errors(ttft[of], measured.ttft_s[of]),
@@ -176,7 +194,9 @@ def _errors(measured: Measured, fit: Fit, of: NDArray[np.bool_]) -> HeldOut:
     )
 
 
-def _held_out(measured: Measured, names: Sequence[str], progress: Callable[[str], None]) -> HeldOut | None:
+def held_out(
+    measured: Measured, names: Sequence[str], progress: Callable[[str], None], start: Factors | None = None
+) -> HeldOut | None:
     """Errors of each group under a fit to all others; None with a single group."""
     labels = np.array(names)
     groups = sorted(set(names))
@@ -186,7 +206,7 @@ def _held_out(measured: Measured, names: Sequence[str], progress: Callable[[str]
     for group in groups:
         progress(f"fitting without {group}")
         own = labels == group
-        found.append(_errors(measured, fit_factors(measured, ~own), own))
+        found.append(errors_of(measured, fit_factors(measured, ~own, start), own))
     return HeldOut(np.concatenate([f.ttft for f in found]), np.concatenate([f.tpot for f in found]))
 
 
@@ -206,7 +226,7 @@ def _groups(measured: Measured, fit: Fit, kept: Sequence[Case]) -> tuple[GroupEr
     found = []
     for model, hardware in sorted(set(keys)):
         own = np.array([key == (model, hardware) for key in keys])
-        errors = _summaries(_errors(measured, fit, own))
+        errors = _summaries(errors_of(measured, fit, own))
         found.append(
             GroupError(
                 model=model,
@@ -220,21 +240,29 @@ def _groups(measured: Measured, fit: Fit, kept: Sequence[Case]) -> tuple[GroupEr
     return tuple(found)
 
 
-def _factors(fit: Fit) -> StackFactors:
-    """Fitted values; one that the points say nothing about stays near its prior and is called assumed."""
-    return StackFactors(**{_key(name): _factor(fit, name) for name in fit.names})
+def _factors(fit: Fit, *, is_shipped: bool) -> StackFactors:
+    """Fitted values; one that the points say nothing about stays near what was expected and is called assumed."""
+    found = {in_profile(name, fit.factors)[0]: _factor(fit, name, is_shipped=is_shipped) for name in fit.names}
+    return StackFactors(**found)
 
 
-def _key(name: str) -> str:
+def in_profile(name: str, factors: Factors) -> tuple[str, float]:
+    """Key and value of a factor in the units of stack profiles.
+
+    >>> in_profile("kernel_latency_s", Factors())
+    ('kernel_latency_us', 3.0)
+    """
     stem = name.removesuffix("_s")
-    return stem + SUFFIX[UNITS[stem]] if stem in UNITS else name
+    key = stem + SUFFIX[UNITS[stem]] if stem in UNITS else name
+    return key, float(f"{float(np.asarray(getattr(factors, name))) * UNITS.get(stem, 1.0):.10g}")
 
 
-def _factor(fit: Fit, name: str) -> Factor:
+def _factor(fit: Fit, name: str, *, is_shipped: bool) -> Factor:
     prior, spread = PRIORS[name], fit.spreads[name]
-    value = float(getattr(fit.factors, name)) * UNITS.get(name.removesuffix("_s"), 1.0)
+    _, value = in_profile(name, fit.factors)
     if spread > MOVED_SPREAD * prior.spread / fit.prior_weight:
-        return Factor(value=value, source=PRIOR_SOURCE, basis="assumed", note=prior.why)
+        source, why = (SHIPPED_SOURCE, SHIPPED_NOTE) if is_shipped else (PRIOR_SOURCE, prior.why)
+        return Factor(value=value, source=source, basis="assumed", note=why)
     return Factor(value=value, source=POINTS_SOURCE, basis="calibrated", spread_fraction=round(spread, 4))
 
 
@@ -303,9 +331,11 @@ def _ranges(measured: Measured, kept: Sequence[Case]) -> dict[str, tuple[int, in
 
 
 def _sources(files: Sequence[PointsOf], factors: StackFactors, described: str | None) -> dict[str, str]:
-    """What the profile cites: its points, and the priors where a factor stayed with its own."""
+    """What the profile cites: its points, and what the fit began with where a factor stayed there."""
     names = ", ".join("measured curves of the model profiles" if f.path is None else f.path.name for f in files)
     sources = {POINTS_SOURCE: f"Measured serving points: {names}" + (f" ({described})" if described else "")}
     if any(factor.source == PRIOR_SOURCE for factor in factors.stated.values()):
         sources[PRIOR_SOURCE] = PRIORS_CITED
+    if any(factor.source == SHIPPED_SOURCE for factor in factors.stated.values()):
+        sources[SHIPPED_SOURCE] = SHIPPED_CITED
     return sources

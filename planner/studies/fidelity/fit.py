@@ -74,6 +74,8 @@ HOST = ("step_overhead_s", "sequence_overhead_s", "host_step_s", "host_sequence_
 """What the host takes for a pass. Prefills alone, from a table, do not set it: what they have of constant seconds is as
 well their way of measuring."""
 MOST_STEPS = 60
+LEAST = 1e-12
+"""What stands for a factor of 0, which has no logarithm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +214,7 @@ def sources_apart(sources: Sequence[str | None]) -> tuple[str, ...]:
     return tuple(sorted({source for source in sources if source})) if len({*sources}) > 1 else ()
 
 
-def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
+def fit_factors(measured: Measured, used: NDArray[np.bool_], start: Factors | None = None) -> Fit:
     """Factors that minimise robust residuals of log TTFT and log TPOT, with priors.
 
     Equation:
@@ -224,6 +226,7 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
     Args:
         measured: points.
         used: which of them to fit to; the others have no influence.
+        start: factors that are expected before any point speaks; None: the priors.
 
     Returns:
         The fit; a version that no used point has keeps ratios of 1 and is left out.
@@ -238,7 +241,7 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
     ran = [measured.versions[k] for k in seen]
     only = thinly_told(ran, sources, [measured.models[k] for k in seen])
     names = _Names(tuple(PRIORS), tuple(sorted({*ran} - {""})), sources_apart(sources), only)
-    prior, spread = _priors(names, inseparable(ran, sources) if names.sources else frozenset())
+    prior, spread = _priors(names, inseparable(ran, sources) if names.sources else frozenset(), start)
     residuals = _Residuals(measured, used, names, prior, spread)
     found = prior
     for robust in (_soft_l1, _cauchy):
@@ -248,24 +251,26 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
     return replace(_fit(settled.x, np.asarray(settled.jac), names), prior_weight=residuals.prior_weight)
 
 
-def _priors(names: _Names, inseparable: Collection[str]) -> tuple[FloatArray, FloatArray]:
+def _priors(names: _Names, inseparable: Collection[str], start: Factors | None = None) -> tuple[FloatArray, FloatArray]:
     """Where logarithms are expected, and how far they may well be from there."""
     priors = [*(PRIORS[name] for name in names.factors), *[SOURCE_PRIOR] * len(names.sources)]
     values, spreads = np.log([prior.value for prior in priors]), np.array([prior.spread for prior in priors])
     ratios = np.tile(VERSION_SPREAD, (len(names.versions), 1))
     ratios[[version in inseparable for version in names.versions], -1] = LONE_SPREAD
     n = len(names.factors)
+    if start is not None:
+        values[:n] = np.log([max(float(np.asarray(getattr(start, name))), LEAST) for name in names.factors])
     value = np.concatenate([values[:n], np.zeros(ratios.size), values[n:]])
     return value, np.concatenate([spreads[:n], ratios.ravel(), spreads[n:]])
 
 
-def expected(names: Sequence[str] = tuple(PRIORS)) -> Fit:
+def expected(names: Sequence[str] = tuple(PRIORS), start: Factors | None = None) -> Fit:
     """Where factors are before any point speaks.
 
     >>> expected().factors.tile_rows
     64.0
     """
-    factors = replace(Factors(), **{name: PRIORS[name].value for name in names})
+    factors = start or replace(Factors(), **{name: PRIORS[name].value for name in names})
     return Fit(tuple(names), factors, {name: PRIORS[name].spread for name in names}, {}, {})
 
 

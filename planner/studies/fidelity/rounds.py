@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.roofline import RunAs, Stack
+from planner.roofline import Factors, RunAs, Stack
 from planner.studies.fidelity.closed_loops import is_run, run_times
 from planner.studies.fidelity.fit import Fit, Measured, expected, fit_factors
 
@@ -19,7 +19,11 @@ N_ROUNDS = 3
 
 
 def fit_in_rounds(
-    measured: Measured, used: NDArray[np.bool_], how: RunAs, progress: Callable[[str], None]
+    measured: Measured,
+    used: NDArray[np.bool_],
+    how: RunAs,
+    progress: Callable[[str], None],
+    start: Factors | None = None,
 ) -> tuple[Fit, Measured]:
     """Factors under which runs are closest to the points, and the points with the runs under these factors.
 
@@ -28,15 +32,16 @@ def fit_in_rounds(
         used: which of them to fit to.
         how: how they were run.
         progress: told of every round.
+        start: factors that are expected before any point speaks; None: the priors.
 
     Returns:
         The fit, and the points: their `latencies` at its factors are those of the runs.
     """
-    fit = expected()
+    fit = expected(start=start)
     for n in range(N_ROUNDS):
         progress(f"running the points, round {n + 1} of {N_ROUNDS}")
         measured = as_run(measured, fit, how)
-        fit = fit_factors(measured, used)
+        fit = fit_factors(measured, used, start)
     return fit, as_run(measured, fit, how)
 
 

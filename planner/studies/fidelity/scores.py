@@ -51,13 +51,13 @@ def summary(errors: FloatArray) -> ErrorSummary | None:
 
 
 def band(errors: FloatArray) -> Band | None:
-    """Where measured over predicted lies in nine of ten cases; None with too few residuals.
+    """Where measured over predicted lies in nine of ten cases; None with too few residuals, or where all are alike.
 
-    >>> band(np.array([0.25] * 10)).low
+    >>> band(np.array([0.25] * 9 + [0.0])).low
     0.8
     """
     if errors.size < FEWEST_FOR_BAND:
         return None
     ratio = 1.0 / (1.0 + errors)
     low, high = (float(f"{value:.{DIGITS}g}") for value in np.quantile(ratio, (0.05, 0.95)))
-    return Band(low=low, high=high, n=int(errors.size))
+    return Band(low=low, high=high, n=int(errors.size)) if low < high else None

@@ -7,6 +7,8 @@ from planner.errors import InputError, Problem
 from planner.profiles import profile_names, stack_profile
 from planner.profiles.points import ServingPoint
 from planner.profiles.stack import HarnessSettings, StackSettings
+from planner.roofline import Factors
+from planner.roofline.stack import factors_of
 from planner.studies.fidelity.cases import frameworks
 
 NAMED = "--stack"
@@ -84,3 +86,12 @@ def shipped_settings(framework: str) -> StackSettings:
     True
     """
     return stack_profile(framework).settings if framework in profile_names("stack") else StackSettings()
+
+
+def shipped_factors(framework: str) -> Factors | None:
+    """Factors of the profile that is shipped of a framework; None where there is none.
+
+    >>> shipped_factors("nobody") is None
+    True
+    """
+    return factors_of(stack_profile(framework)) if framework in profile_names("stack") else None
