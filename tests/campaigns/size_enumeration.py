@@ -129,7 +129,8 @@ def ttft_s(question: SizeQuestion, batch: Batch, n: int) -> float:
     if question.rate_req_per_s > BUSIEST * n * batch.capacity_req_per_s:
         return inf
     try:
-        queue = colocated_queue(batch.load.loop, batch.load.prompts, question.rate_req_per_s, n)
+        replicas = n * batch.load.n_replicas  # each with requests of its own
+        queue = colocated_queue(batch.load.loop, batch.load.prompts, question.rate_req_per_s, replicas)
     except ValueError:
         return inf
     return queue.ttft.quantile_s(question.percentile / 100) + batch.load.before_s
