@@ -140,7 +140,6 @@ def fitted(
     )
 
     catalogue, from_priors = how
-
     framework, version = wanted_framework(name, [point for file in files for point in file])
     start = None if from_priors else shipped_factors(framework)
     check_stem(stem, framework)

@@ -74,7 +74,7 @@ class _Population:
     def problem(self) -> Problem:
         """The question at the lowest rate whose plan answers so soon that users send no more."""
         low, high, kept = 0.0, inf, None
-        rate = self._sent_req_per_s(self._promised_answer_s())
+        rate = self._sent_req_per_s(self._first_answer_s())
         for _ in range(MOST_PLANS):
             problem = self._at(rate)
             solution = searched(problem, self.time_limit_s, GAP_TARGET)
@@ -99,8 +99,8 @@ class _Population:
         """Rate of the requests of all users, where an answer takes so long."""
         return (self.scenario.users or 0) / max((self.scenario.think_s or 0.0) + answer_s, LEAST_CYCLE_S)
 
-    def _promised_answer_s(self) -> float:
-        """Time of an answer as long as the first class is promised at the most; of no promise, a usual one [s]."""
+    def _first_answer_s(self) -> float:
+        """Time of an answer that the first rate is tried for: a usual one, or as long as a first token may take [s]."""
         slo = next((slo for slo in map(self.scenario.slo_of, self.scenario.workloads) if slo is not None), None)
         return USUAL_ANSWER_S if slo is None or slo.ttft_s is None else max(slo.ttft_s, USUAL_ANSWER_S)
 

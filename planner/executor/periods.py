@@ -12,7 +12,7 @@ from planner.errors import InputError, UsageError
 from planner.executor import timings
 from planner.executor.measure import Outcome, RequestTimes
 from planner.executor.memory import RunMemory
-from planner.executor.run import default_load, replications
+from planner.executor.run import default_load, replications, with_full_rates
 from planner.executor.run_answer import answer
 from planner.executor.run_question import Enough, RunQuestion, run_on
 from planner.executor.streams import Stream
@@ -86,7 +86,7 @@ def simulate_periods(
     load = default_load(plan) if question.load is None else question.load
     memory = RunMemory(scenario, data_dirs, workers, n_periods=len(_served(scenario, plan)))
     memory.check(replace(question, most_requests=None))
-    parts = [_part(scenario, plan, period, data_dirs) for period in _served(scenario, plan)]
+    parts = [_part(scenario, plan, period, question, load, data_dirs) for period in _served(scenario, plan)]
 
     def run(asked: RunQuestion, some: range) -> Run:
         for i, part in enumerate(parts):
@@ -99,10 +99,13 @@ def simulate_periods(
     return run_on(question, run, enough, memory.fits)
 
 
-def _part(scenario: Scenario, plan: Plan, period: PeriodPlan, data_dirs: Sequence[Path]) -> Part:
+def _part(
+    scenario: Scenario, plan: Plan, period: PeriodPlan, question: RunQuestion, load: float, data_dirs: Sequence[Path]
+) -> Part:
     """A period that is yet to be run."""
     of_all = period.hours / sum(p.hours for p in plan.periods)
-    return Part(period, system(scenario, plan, data_dirs, period.name), of_all, [])
+    alone = system(scenario, plan, data_dirs, period.name)
+    return Part(period, with_full_rates(alone, question, load * period.demand_req_per_s, data_dirs), of_all, [])
 
 
 def _together(plan: Plan, parts: Sequence[Part], question: RunQuestion, load: float) -> Run:

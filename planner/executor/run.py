@@ -82,6 +82,7 @@ def simulate(
     load = default_load(plan.fleet) if question.load is None else question.load
     is_open = not question.is_closed and scenario.users is None
     rate = load * plan.fleet.throughput_req_per_s
+    plan = with_full_rates(plan, question, rate, data_dirs)
     outcomes: list[Outcome] = []
 
     def run(asked: RunQuestion, some: range) -> Run:
@@ -114,7 +115,6 @@ def replications(
         workers: who shares the replications.
         keep: whether the records of the first are wanted as well.
     """
-    plan = with_full_rates(plan, question, req_per_s, data_dirs)
     if workers.dask is None and min(workers.n_processes, len(some)) == 1:
         found = []
         for r in some:
@@ -137,7 +137,7 @@ def with_full_rates(plan: System, question: RunQuestion, req_per_s: float, data_
         req_per_s: rate of all requests [1/s].
         data_dirs: folders in which traces are looked for.
     """
-    if not plan.colocated or plan.full_req_per_s:
+    if not plan.colocated:
         return plan
     n = min(N_TO_FILL, ceil(question.n_requests / question.n_replications))
     requests, blocks = _asked(plan, n, req_per_s, Draws(question.seed, 0, question.n_replications == 1), data_dirs)
