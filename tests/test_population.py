@@ -110,7 +110,7 @@ def test_the_rate_is_that_of_users_who_wait_for_the_plans_own_answers() -> None:
     answer_s = plan.latency.ttft_mean_s + 299 * plan.latency.tpot_mean_s
     assert plan.throughput_req_per_s == pytest.approx(400 / (30 + answer_s), rel=0.005)
     assert plan.throughput_req_per_s >= 400 / (30 + answer_s) * (1 - 0.005)
-    assert any(note.startswith("the rate is what 400 users") for note in plan.notes)
+    assert any(note.startswith("runs are a closed loop of 400 users") for note in plan.notes)
 
 
 def test_a_plan_for_users_is_the_plan_for_the_rate_that_they_send() -> None:

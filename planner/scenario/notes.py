@@ -28,7 +28,7 @@ def question_notes(scenario: "Scenario") -> Iterator[Note]:
     yield from own_profile_notes(scenario)
     if scenario.users is not None and scenario.demand_req_per_s is not None:
         who = f"{scenario.users:,} users who think for {number(scenario.think_s)} s between answer and next request"
-        text = f"the rate is what {who} send; runs are a closed loop of them, and predicted waits those of an open one"
+        text = f"runs are a closed loop of {who}; waits are predicted of an open one at the rate that is planned for"
         yield note("closed-population", text)
     for names in alike_classes(scenario):
         if len(names) > 1:
