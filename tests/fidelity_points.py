@@ -81,13 +81,8 @@ def timed(points: Sequence[ServingPoint], factors: Factors, settings: StackSetti
 
 
 def made_by(name: str, points: Sequence[ServingPoint]) -> list[ServingPoint]:
-    """Points with the latencies that a shipped stack has for them on their models, as their source measures them."""
-    found, made = stack(name), []
-    for point, case in zip(points, _cases(points), strict=True):
-        own = found.on(case.model.name)
-        ttft, tpot = case_times([case], own)
-        made += _with([point], ttft + own.source_overheads_s.get(own.run_as.source(point.source) or "", 0.0), tpot)
-    return made
+    """Points with the latencies that a shipped stack has for them."""
+    return _with(points, *case_times(_cases(points), stack(name)))
 
 
 def by_formulas(points: Sequence[ServingPoint], factors: Factors) -> list[ServingPoint]:

@@ -8,7 +8,6 @@ name = "some-engine"
 title = "Some Engine"
 aliases = ["Engine"]
 framework = "some-engine"
-default_version = "0.18.0"
 
 [sources]
 points = "Points measured for this test"
@@ -48,10 +47,6 @@ eager_launch_us = { value = 9.0, source = "points", basis = "calibrated" }
 request_overhead_ms = { value = 28.0, source = "points", basis = "calibrated" }
 prompt_token_us = { value = 1.75, source = "points", basis = "calibrated" }
 burst = { value = 0.0, source = "points", basis = "calibrated" }
-
-[versions]
-"0.9.1" = { n_points = 12, kernel_latency = 1.6, collective = 1.02, host = 2.2, request = 1.0 }
-"0.18.0" = { n_points = 188, kernel_latency = 0.98, collective = 1.0, host = 0.97, request = 1.1 }
 
 [calibration]
 date = "2026-01-31"

@@ -14,13 +14,15 @@ from planner.cli import app
 from planner.errors import InputError, UsageError
 from planner.profiles import check_profiles, stack_profile
 from planner.profiles.stack_writer import as_written
-from planner.roofline import Factors
+from planner.roofline import factors_of
+from planner.roofline.factors import PRIOR, PRIORS
 from planner.studies.fidelity import fidelity
-from planner.studies.fidelity.fit import PRIORS
 from tests.fidelity_points import SETTINGS, configurations, slower, timed, written
 
 DAY = ("--date", "2026-01-31")
-PLANTED = replace(Factors(), **{**{name: p.value for name, p in PRIORS.items()}, "request_overhead_s": 0.07})
+PLANTED = replace(PRIOR, request_overhead_s=0.07)
+FITTED_KEYS = ("kernel_latency_us", "eager_launch_us", "request_overhead_ms")
+"""Factors that a profile states, in its order."""
 
 
 def run(*arguments: object) -> Result:
@@ -45,7 +47,9 @@ def few(tmp_path: Path) -> Path:
 def made(file: Path) -> tuple[Path, str]:
     """A profile of them and what was printed."""
     out = file.parent / "vllm.toml"
-    found = run(file, "--stack", "vllm", "--out", out, "--memory-fraction", "0.9", "--source", "a test", *DAY)
+    found = run(
+        file, "--from-priors", "--stack", "vllm", "--out", out, "--memory-fraction", "0.9", "--source", "a test", *DAY
+    )
     assert found.exit_code == 0, found.exception
     return out, found.stdout
 
@@ -61,7 +65,7 @@ def test_the_profile_says_what_it_was_fitted_to(made: tuple[Path, str], file: Pa
     profile = stack_profile(str(made[0]))
     found = profile.calibration
     assert found is not None
-    assert (profile.framework, profile.default_version, found.date) == ("vllm", "0.19.0", "2026-01-31")
+    assert (profile.framework, found.date) == ("vllm", "2026-01-31")
     assert [(item.name, item.n_points, item.n_used) for item in found.points] == [("mine.csv", 49, 48)]
     assert [item.sha256 for item in found.points] == [hashlib.sha256(file.read_bytes()).hexdigest()]
     assert found.models == ("gpt-oss-120b", "qwen3-32b")
@@ -69,16 +73,17 @@ def test_the_profile_says_what_it_was_fitted_to(made: tuple[Path, str], file: Pa
     assert (found.input_tokens, found.n_accelerators) == ((1024, 4096), (2, 4))
     assert "a test" in profile.sources[found.source]
     assert len(found.groups) == 4
+    assert {group.version for group in found.groups} == {"0.19.0"}
 
 
-def test_what_was_planted_is_found_and_what_was_not_is_called_assumed(made: tuple[Path, str]) -> None:
-    factors = stack_profile(str(made[0])).factors
-    versions = stack_profile(str(made[0])).versions
-    overhead = factors.request_overhead_ms.value * versions["0.19.0"].request
-    assert overhead == pytest.approx(70.0, rel=0.1)
-    assert factors.recurrence_efficiency.basis == "assumed"
-    assert factors.recurrence_efficiency.value == PRIORS["recurrence_efficiency"].value
-    assert factors.weight_read_fraction.basis == "calibrated"
+def test_what_was_planted_is_found_and_only_what_was_fitted_is_stated(made: tuple[Path, str]) -> None:
+    profile = stack_profile(str(made[0]))
+    assert tuple(profile.factors.stated) == FITTED_KEYS
+    assert {factor.basis for factor in profile.factors.stated.values()} == {"calibrated"}
+    found = vars(factors_of(profile))
+    for name, value in vars(PLANTED).items():
+        assert found[name] == pytest.approx(value, rel=0.1), name
+    assert found["request_overhead_s"] == pytest.approx(0.07, rel=0.03)
 
 
 def test_errors_in_sample_are_next_to_nothing_and_those_held_out_are_there(made: tuple[Path, str]) -> None:
@@ -93,9 +98,9 @@ def test_errors_in_sample_are_next_to_nothing_and_those_held_out_are_there(made:
     assert found.in_sample.tpot.mean_abs < 0.02
 
 
-def test_tables_hold_factors_errors_versions_and_the_worst_residuals(made: tuple[Path, str]) -> None:
+def test_tables_hold_factors_errors_and_the_worst_residuals(made: tuple[Path, str]) -> None:
     _, text = made
-    for words in ("Factors", "spread", "basis", "in sample", "models held out", "accelerators held out", "Versions"):
+    for words in ("Factors", "spread", "basis", "in sample", "models held out", "accelerators held out"):
         assert words in text
     assert "worst residuals" in text
     assert max(map(len, text.splitlines())) <= 100
@@ -112,7 +117,7 @@ def test_the_same_points_make_the_same_bytes_and_another_day_only_another_date(f
 def test_a_profile_has_its_own_name_the_day_and_what_is_said_and_else_what_is_shipped(
     few: Path, tmp_path: Path
 ) -> None:
-    """A version may be named by its beginning."""
+    """A version may be named: the profile is its framework's."""
     out = tmp_path / "vllm-mine.toml"
     said = ("--chunk-tokens", "2048", "--reserves-output", "--format", "json")
     answer = json.loads(run(few, "--stack", "vllm-0.19", "--out", out, *said).stdout)
@@ -120,7 +125,7 @@ def test_a_profile_has_its_own_name_the_day_and_what_is_said_and_else_what_is_sh
     assert answer["name"] == "vllm-mine"
     assert check_profiles([out]).problems == ()
     profile = stack_profile(str(out))
-    assert (profile.framework, profile.default_version) == ("vllm", "0.19.0")
+    assert profile.framework == "vllm"
     shipped = stack_profile("vllm").settings
     assert profile.settings == shipped.model_copy(update={"chunk_tokens": 2048, "reserves_output": True})
 
@@ -128,7 +133,7 @@ def test_a_profile_has_its_own_name_the_day_and_what_is_said_and_else_what_is_sh
 def test_sources_that_nothing_cites_are_left_out(tmp_path: Path) -> None:
     out = tmp_path / "sglang.toml"
     points = timed(configurations("sglang")[:6], PLANTED, SETTINGS)
-    found = run(written(tmp_path / "x.csv", points), "--stack", "sglang", "--out", out, "--catalogue", *DAY)
+    found = run(written(tmp_path / "x.csv", points), "--stack", "sglang", "--catalogue", "--out", out, *DAY)
     assert found.exit_code == 0
     assert check_profiles([out]).problems == ()
     content = tomllib.loads(out.read_text())
@@ -146,6 +151,27 @@ def test_the_catalogues_curves_are_left_out_unless_asked_for(tmp_path: Path) -> 
     assert [item["name"] for item in tomllib.loads(out.read_text())["calibration"]["points"]] == ["x.csv"]
 
 
+def test_a_fit_begins_at_the_shipped_stack_of_its_framework_unless_told_otherwise(tmp_path: Path) -> None:
+    """Points that tell of no experts leave theirs where each begins."""
+    file = written(tmp_path / "x.csv", timed(configurations()[:2], PLANTED, SETTINGS))
+    found = []
+    for name, options in (("vllm-near", ()), ("vllm-far", ("--from-priors",))):
+        out = tmp_path / f"{name}.toml"
+        assert run(file, "--stack", "vllm", "--out", out, *options, *DAY).exit_code == 0
+        found.append(factors_of(stack_profile(str(out))))
+    near, far = found
+    assert near.request_overhead_s < far.request_overhead_s < PLANTED.request_overhead_s
+
+
+def test_a_profile_of_ones_own_server_states_every_factor_and_which_of_them_its_points_move(few: Path) -> None:
+    out = few.parent / "vllm-mine.toml"
+    assert run(few, "--stack", "vllm", "--out", out, "--force", *DAY).exit_code == 0
+    stated = stack_profile(str(out)).factors.stated
+    assert len(stated) == len(PRIORS)
+    assert stated["request_overhead_ms"].basis == "calibrated"
+    assert (stated["burst"].basis, stated["burst"].source) == ("assumed", "shipped")
+
+
 def test_a_new_framework_needs_no_shipped_profile(tmp_path: Path) -> None:
     out = tmp_path / "my-engine.toml"
     points = timed(configurations("My-Engine", None)[:6], PLANTED, SETTINGS)
@@ -154,7 +180,7 @@ def test_a_new_framework_needs_no_shipped_profile(tmp_path: Path) -> None:
     assert check_profiles([out]).problems == ()
     content = tomllib.loads(out.read_text())
     assert content["framework"] == "my-engine"
-    assert "default_version" not in content
+    assert {*content["factors"]} == {*FITTED_KEYS}
 
 
 def test_a_group_that_is_held_out_is_predicted_by_the_others_alone(tmp_path: Path) -> None:
@@ -176,35 +202,13 @@ def test_a_single_model_and_accelerator_has_nothing_held_out(tmp_path: Path) -> 
     assert run(written(tmp_path / "x.csv", points), "--stack", "vllm", "--out", out, *DAY).exit_code == 0
     found = stack_profile(str(out)).calibration
     assert found is not None
-    assert (found.held_out_models, found.held_out_hardware, found.held_out_sources) == (None, None, None)
-
-
-def test_a_source_that_is_held_out_is_predicted_without_what_it_adds(tmp_path: Path) -> None:
-    """One harness counts half a second into every TTFT: in sample that is known, of one left out nobody knows."""
-    points = timed(configurations()[::3], PLANTED, SETTINGS)
-    by_turns = [
-        replace(p, source="slow", ttft_s=(p.ttft_s or 0.0) + 0.5) if index % 2 else replace(p, source="quick")
-        for index, p in enumerate(points)
-    ]
-    file, out = written(tmp_path / "two.csv", by_turns), tmp_path / "vllm.toml"
-    assert run(file, "--stack", "vllm", "--out", out, "--memory-fraction", "0.9", *DAY).exit_code == 0
-    profile = stack_profile(str(out))
-    found, added = profile.calibration, profile.source_overheads
-    assert found is not None
-    assert found.held_out_sources is not None
-    assert found.held_out_sources.ttft is not None
-    assert found.in_sample.ttft is not None
-    assert found.held_out_sources.ttft.n == len(points)
-    assert found.held_out_sources.ttft.mean_abs > 3 * found.in_sample.ttft.mean_abs
-    assert added["slow"].request_ms - added["quick"].request_ms == pytest.approx(500.0, rel=0.1)
-    assert added["slow"].n_points == len(points) // 2
+    assert (found.held_out_models, found.held_out_hardware) == (None, None)
 
 
 @pytest.mark.parametrize(
     ("arguments", "kind", "says"),
     [
         (("--stack", "lmdeploy", "--out", "lmdeploy.toml"), InputError, "frameworks found: sglang, vllm"),
-        (("--stack", "vllm-0.18", "--out", "vllm.toml"), InputError, "versions found: 0.19.0"),
         (("--stack", "vllm", "--out", "no/where/vllm.toml"), InputError, "cannot be written"),
         (("--stack", "vllm", "--out", "vllm"), UsageError, "is no name of a profile"),
         (("--stack", "vllm", "--out", "My Stack.toml"), UsageError, "is no name of a profile"),

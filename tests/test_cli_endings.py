@@ -372,6 +372,7 @@ NEEDED = {
 }
 NEEDED |= {"fidelity": ["absent.csv"], "calibrate": ["absent.csv", "--stack", "vllm", "--out", "vllm.toml"]}
 NEEDED |= {"size": ["no-model", "h200-sxm", "--rate", "1", "--input", "9", "--output", "9"]}
+NEEDED |= {"profiles kernels": ["nowhere", "--out", "h100-sxm.toml"]}
 NEEDED |= {"live": ["--from", "absent.json"], "profiles show": ["nobody"]}
 OWN_ANSWER = ["profiles list", "profiles check", "scenario check", "scenario schema"]
 """Whatever becomes of these, their answer says it; a schema is asked of no file."""

@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 
 from planner.cli import app, main
 from planner.errors import InputError, PlannerError
+from planner.profiles import hardware_profile
 from tests.fidelity_points import POINT, written
+from tests.kernel_tables import kernel_tables
 from tests.test_cli_errors import TINY
 from tests.test_cli_goldens import commands
 
@@ -62,6 +64,7 @@ WRITTEN = {
     "fidelity --report": "fidelity points.csv --report asked-for",
     "calibrate --out": "calibrate points.csv --stack vllm --out folder/vllm.toml",
     "profiles import --out": "profiles import config.json --out folder/my-model.toml",
+    "profiles kernels --out": "profiles kernels tables --out folder/h100-sxm.toml",
     "profiles new name": "profiles new folder/my-chip",
 }
 NOT_HERE = {"explore --index", "profiles check paths", "scenario check files"}
@@ -73,6 +76,7 @@ WORK = {
     "planner.studies.fidelity": ["fidelity", "survey", "calibrated_stack"],
     "planner.studies.case": ["build_case"],
     "planner.studies.predict": ["predict"],
+    "planner.studies.kernels": ["kernel_figures"],
 }
 """What takes a command long."""
 MODEL = {"model_type": "mistral", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4}
@@ -88,6 +92,7 @@ class WorkHasBegunError(BaseException):
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "tiny.toml").write_text(TINY)
     (tmp_path / "config.json").write_text(json.dumps(MODEL))
+    kernel_tables(tmp_path / "tables", hardware_profile("h100-sxm"))
     (tmp_path / "a-file").write_text("kept")
     (tmp_path / "folder").mkdir()
     written(tmp_path / "points.csv", [POINT])

@@ -3,7 +3,7 @@
 import pytest
 from rich.table import Table
 
-from planner.cli.stack_tables import stack_summary, stack_tables, stacks_table
+from planner.cli.stack_tables import stack_tables, stacks_table
 from planner.profiles import StackProfile, stack_profile
 from planner.units import percent
 
@@ -29,21 +29,16 @@ def test_factors_have_their_value_spread_basis_source_and_note(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_versions_and_harnesses_have_a_row_for_each(name: str) -> None:
+def test_settings_and_harnesses_have_a_row_for_each(name: str) -> None:
     item = stack_profile(name)
-    versions = table_of(item, "Versions")
-    assert [row[0] for row in versions] == [*item.versions]
-    assert [row[-1] for row in versions] == [", ".join(one.models) or "any model" for one in item.versions.values()]
     assert {row[0] for row in table_of(item, "As benchmarks")} <= {*item.harnesses}
-    settings = table_of(item, "Settings")
-    assert [row[0] for row in settings] == ["default_version", *(key for key, _ in item.settings)]
-    assert stack_summary(item)["versions"] == [*item.versions]
+    assert [row[0] for row in table_of(item, "Settings")] == [key for key, _ in item.settings]
 
 
 def test_a_row_of_a_stack_counts_factors_by_basis_and_what_they_were_fitted_to() -> None:
     items = [stack_profile(name) for name in STACKS]
-    for item, (name, version, bases, coverage, error, held_out) in zip(items, rows(stacks_table(items)), strict=True):
-        assert (name, version) == (item.name, item.default_version or "–")
+    for item, (name, bases, coverage, error, held_out) in zip(items, rows(stacks_table(items)), strict=True):
+        assert name == item.name
         stated = [one.basis for one in item.factors.stated.values()]
         assert dict(reversed(line.split()) for line in bases.splitlines()) == {  # type: ignore[misc]
             basis: str(stated.count(basis)) for basis in stated

@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from planner.notes import MEANINGS
 from planner.profiles.hf_families import FAMILIES
 from planner.roofline import stack
 from tests.cpu_cost import cached
-from tests.fidelity_points import configurations, timed, written
+from tests.fidelity_points import configurations, slower, timed, written
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -58,7 +59,9 @@ def folder(tmp_path: Path, made_traces: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PLANNER_DATA", str(made_traces))
     found = stack("vllm")
-    written(tmp_path / "points.csv", timed(configurations()[::3], found.factors, found.settings))
+    exact = timed(configurations()[::3], found.factors, found.settings)
+    scattered = (slower([point], ratio) for point, ratio in zip(exact, cycle((0.93, 1.0, 1.04, 1.1)), strict=False))
+    written(tmp_path / "points.csv", [*chain.from_iterable(scattered)])
     (tmp_path / "config.json").write_text(json.dumps(MIXTRAL), encoding="utf-8")
     shutil.copy(DOCS / "tutorial" / "requests.csv", tmp_path)
     shutil.copytree(made_traces, tmp_path, dirs_exist_ok=True)

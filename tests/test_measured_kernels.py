@@ -1,7 +1,8 @@
 """The roofline's operators against kernels timed on an H200 and an H100: tests/measured/SOURCES.md says how.
 
 No figure of a profile was fitted to these timings. A bound is the median error as it is now and a little room: a change
-that breaks one makes the roofline worse at that family than it was.
+that breaks one makes the roofline worse at that family than it was. Experts are predicted with what sorts their tokens
+and sums their outputs, which was not timed here: the roofline is above these timings, and not below.
 """
 
 import csv
@@ -82,8 +83,9 @@ def _group_s(chip: Chip, factors: Factors, group: list[Timing]) -> list[tuple[Ti
     part = Sequences.prefill(tokens, before, sequences) if prompts else Sequences.decode(sequences, before + tokens)
     layout = Layout(tp_size=first.tp)
     work = rank_work(model_profile(first.model), chip, layout, [part], precision=first.format)
-    # Norms, rotations and what sorts tokens were not timed beside products and attention; recurrences have all theirs.
-    n_kernels = np.where(work.name == "recurrence", work.n_kernels, 1.0)
+    # Norms, rotations and what sorts tokens were not timed; recurrences and attention in decode have all their kernels.
+    whole = ("recurrence",) if prompts else ("recurrence", "attention", "mla_attention")
+    n_kernels = np.where(np.isin(work.name, whole), work.n_kernels, 1.0)
     seconds = np.maximum(*operator_seconds(work, factors)) / work.n_layers + n_kernels * factors.kernel_latency_s
     of_operator = dict(zip(work.name[:: len(group)].tolist(), seconds.reshape(-1, len(group)), strict=True))
     return [(row, float(of_operator[row.operator][index])) for index, row in enumerate(group)]
@@ -98,16 +100,16 @@ def fastest(rows: Iterable[Timing]) -> list[Timing]:
 
 
 FAMILIES = {  # beginnings of the names of kernels, phase, bound on the median error on H200 and on H100
-    "dense products in bf16": ("cublas-bf16", "prefill", 0.07, 0.06),
-    "dense products in fp8": ("cublas-fp8-tensorwise", "prefill", 0.22, 0.17),
-    "dense products in fp8 by rows": ("cublas-fp8-rowwise", "prefill", 0.35, 0.32),
-    "dense products in fp8 by blocks": ("cublas-fp8-blockwise", "prefill", 0.26, 0.25),
-    "experts in bf16": (("torch-grouped", "triton-"), "prefill", 0.13, 0.08),
-    "experts in fp8": ("torch-scaled-grouped", "prefill", 0.24, 0.11),
+    "dense products in bf16": ("cublas-bf16", "prefill", 0.06, 0.06),
+    "dense products in fp8": ("cublas-fp8-tensorwise", "prefill", 0.16, 0.14),
+    "dense products in fp8 by rows": ("cublas-fp8-rowwise", "prefill", 0.34, 0.28),
+    "dense products in fp8 by blocks": ("cublas-fp8-blockwise", "prefill", 0.25, 0.21),
+    "experts in bf16": (("torch-grouped", "triton-"), "prefill", 0.16, 0.19),
+    "experts in fp8": ("torch-scaled-grouped", "prefill", 0.37, 0.34),
     "attention of prompts, FlashAttention-3": ("flash-attention-3", "prefill", 0.23, 0.23),
     "attention of prompts, cuDNN": ("cudnn", "prefill", 0.07, 0.06),
-    "attention in decode": ("flash-attention-3", "decode", 0.25, 0.11),
-    "latent attention in decode, FlashMLA": ("flash-mla", "decode", 0.23, 0.15),
+    "attention in decode": ("flash-attention-3", "decode", 0.12, 0.09),
+    "latent attention in decode, FlashMLA": ("flash-mla", "decode", 0.21, 0.13),
     "KDA of prompts, FlashKDA": ("flash-kda", "prefill", 0.27, 0.21),
     "KDA of prompts, Triton": ("fla-chunk-kda-softplus", "prefill", 0.47, 0.52),
     "KDA in decode": ("fla-fused-recurrent-kda", "decode", 0.21, 0.20),
@@ -124,6 +126,8 @@ def test_the_roofline_is_as_far_from_measured_kernels_as_is_said(hardware: str, 
     rows = fastest(row for row in timings(hardware) if row.kernel.startswith(kernels) and row.phase == phase)
     predicted = predicted_s(Chip(hardware_profile(hardware)), Factors(), rows)
     error = median(abs(predicted[row] / row.seconds - 1) for row in rows)
+    if family.startswith("experts"):
+        assert median(predicted[row] / row.seconds for row in rows) > 1
     assert error < dict(zip(FILES, bounds, strict=True))[hardware]
 
 

@@ -142,7 +142,7 @@ def test_without_prompts_an_instance_is_a_decode_one(output: float) -> None:
 
 
 def test_both_limits_hold_of_the_roofline_too() -> None:
-    scenario = small_with(ROOFLINE)
+    scenario = small_with(ROOFLINE | {"model.stack": "vllm"})
     engine = colocated_engine(asked_instance(scenario, scenario.pools["decode"].on_passes(1 << 16)))
     whole = engine.served
     load = roofline_load(engine, kinds(6_000.0, 1.0), kinds(6_000.0, 1.0), 1.0)

@@ -84,7 +84,7 @@ def test_both_fleets_of_a_size_run_on_the_file_that_is_named(name: str, here: Pa
 def test_the_scenario_that_a_size_writes_names_files_as_its_folder_sees_them(here: Path) -> None:
     copied(here / "chips" / "own-chip.toml", "hardware", "h100-sxm", FAST)
     copied(here / "own-model.toml", "model", "llama-3.1-8b")
-    copied(here / "vllm.toml", "stack", "vllm", ("host_step_ms = { value", "host_step_ms = { value"))
+    copied(here / "vllm.toml", "stack", "vllm", ("eager_launch_us = { value", "eager_launch_us = { value"))
     given = ("size", "own-model.toml", "chips/own-chip.toml", "--stack", "./vllm.toml", *SIZE, "--price", "2")
     sized = answer(*given, "--write", "out/asked.toml") if (here / "out").mkdir() is None else None
     text = (here / "out" / "asked.toml").read_text(encoding="utf-8")
@@ -212,7 +212,7 @@ WRONG: dict[str, tuple[Kind, str, tuple[str, str]]] = {
         ("memory_bandwidth_tb_per_s = { value = 3.35", "memory_bandwidth_tb_per_s = { value = 3350"),
     ),
     "TFLOP/s as PFLOP/s": ("hardware", "h100-sxm", ("bf16_tflops = { value = 989", "bf16_tflops = { value = 0.989")),
-    "us as ms": ("stack", "vllm", ("host_step_ms = { value = ", "host_step_ms = { value = 1000")),
+    "us as ms": ("stack", "vllm", ("request_overhead_ms = { value = ", "request_overhead_ms = { value = 1000")),
     "parameters": ("model", "llama-3.1-8b", ("n_layers = 32", "n_layers = 16")),
 }
 

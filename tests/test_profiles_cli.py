@@ -169,7 +169,7 @@ def test_every_key_in_the_schemas_carries_its_description() -> None:
 def test_show_prints_efficiencies_where_there_are_any() -> None:
     row = next(line for line in run("show", "h200-sxm").stdout.splitlines() if "gemm_bf16_m4096_fraction" in line)
     cells = [cell.strip() for cell in row.strip("│").split("│")]
-    assert cells[:4] == ["gemm_bf16_m4096_fraction", "0.761", "derived", "aiconfigurator-data"]
+    assert cells[:4] == ["gemm_bf16_m4096_fraction", "0.78", "derived", "kernels"]
     assert "Efficiency" not in run("show", "l20").stdout
 
 

@@ -27,27 +27,11 @@ COLLECTED = {
 }
 """Chips of which one collector timed every kernel."""
 
-AS_PUBLISHED = {
-    "gemm_bf16_m256_fraction": "gemm_mfu_bf16_M256",
-    "gemm_bf16_m1536_fraction": "gemm_mfu_bf16_M1k_2k",
-    "gemm_bf16_m4096_fraction": "gemm_mfu_bf16_large",
-    "gemm_fp8_m256_fraction": "gemm_mfu_fp8_per_tensor_M256",
-    "gemm_fp8_m1536_fraction": "gemm_mfu_fp8_per_tensor_M1k_2k",
-    "gemm_fp8_m4096_fraction": "gemm_mfu_fp8_per_tensor_large",
-    "gemm_fp8_block_m256_fraction": "gemm_mfu_fp8_block128_M256",
-    "gemm_fp8_block_m1536_fraction": "gemm_mfu_fp8_block128_M1k_2k",
-    "gemm_fp8_block_m4096_fraction": "gemm_mfu_fp8_block128_large",
-    "gemm_fp4_m256_fraction": "gemm_mfu_nvfp4_M256",
-    "gemm_fp4_m1536_fraction": "gemm_mfu_nvfp4_M1k_2k",
-    "gemm_fp4_m4096_fraction": "gemm_mfu_nvfp4_large",
-    "weight_read_bf16_fraction": "gemm_weight_bw_fraction_bf16_M<=8",
-    "weight_read_fp8_fraction": "gemm_weight_bw_fraction_fp8_per_tensor_M<=8",
-    "attention_prefill_fraction": "prefill_attention_bf16_fraction",
-    "attention_decode_fraction": "decode_attention_bw_fraction",
-}
+AS_PUBLISHED = {"attention_prefill_fraction": "prefill_attention_bf16_fraction"}
 """Key in the collection of each efficiency that it gives as a fraction, for the chips of one collector."""
+CONDENSED = "kernels"
+"""Source of figures that `planner profiles kernels` made; tests/test_kernels.py is of these."""
 
-MOE = "MoE grouped GEMM (DeepSeek-V3 shape 7168x2048, 256 experts, top-8, one GPU)"
 KDA, DEEP_GEMM, DEEP_EP = "KDA and GDN kernels", "DeepGEMM H800", "DeepEP"
 COLLECTIVES, MAMF = "NVLink, PCIe and multi-node collectives", "MAMF matmul (ml-engineering)"
 DEFAULTS, H20 = "published planner defaults", "NVIDIA-H20-96GB"
@@ -74,7 +58,7 @@ def published(data_file: Callable[[str], Path]) -> Entries:
 @pytest.fixture(scope="module")
 def expected(published: Entries) -> Expected:
     """Everything that the catalogue should say."""
-    measured = (collected, attention_tiles, grouped_products, h800, h20, recurrences, collectives, best_shapes)
+    measured = (collected, attention_tiles, h800, h20, recurrences, collectives, best_shapes)
     parts = (*measured, smaller_groups, wide_experts, planner_defaults)
     return {key: found for part in parts for key, found in part(published)}
 
@@ -167,26 +151,6 @@ def wide_experts(published: Entries) -> Found:
         yield ("h800-sxm", f"grouped_fp8_{key}_fraction"), (sum(entry["value"]) / 2 / 1979, entry)
 
 
-def grouped_products(published: Entries) -> Found:
-    """TFLOP/s over the peak of that precision; the share of bandwidth in decode as published."""
-    for chip, name, precision, peak_tflops in (
-        ("h200-sxm", "H200_fp8_block_8192tok", "fp8", 1979),
-        ("h100-sxm", "H100_fp8_block_8192tok", "fp8", 1979),
-        ("b200-sxm", "B200_nvfp4_8192tok", "fp4", 9000),
-        ("gb200", "GB200_nvfp4_8192tok", "fp4", 10000),
-    ):
-        entry = published[MOE][name]
-        yield (chip, f"moe_{precision}_fraction"), (entry["value"] / peak_tflops, entry)
-    blackwell = published[MOE]["B200_nvfp4_8192tok"]
-    assert "fp8_block (Triton) only 941" in blackwell["note"]
-    yield ("b200-sxm", "moe_fp8_fraction"), (941 / 4500, blackwell)
-    entry = published[MOE]["decode_128tok_trtllm_bw_fraction"]
-    assert "(H200), 0.89 on H100" in entry["note"]
-    assert entry["value"] == pytest.approx(11.27e9 / 2.69e-3 / 4.8e12, abs=0.005)
-    yield ("h200-sxm", "moe_weight_read_fraction"), (entry["value"], entry)
-    yield ("h100-sxm", "moe_weight_read_fraction"), (0.89, entry)
-
-
 def h800(published: Entries) -> Found:
     """DeepSeek's own kernels: a median it states, the middle of a range, and the best bandwidth."""
     dense = published[DEEP_GEMM]["fp8_dense_M4096"]
@@ -194,7 +158,7 @@ def h800(published: Entries) -> Found:
     yield ("h800-sxm", "gemm_fp8_block_m4096_fraction"), (1147 / 1979, dense)
     grouped = published[DEEP_GEMM]["fp8_grouped_contiguous"]
     assert grouped["value"] == [1214, 1346]
-    yield ("h800-sxm", "moe_fp8_fraction"), ((1214 + 1346) / 2 / 1979, grouped)
+    yield ("h800-sxm", "moe_fp8_m4096_fraction"), ((1214 + 1346) / 2 / 1979, grouped)
     decode = published["FlashMLA"]["H800_dense_decode_memory"]
     yield ("h800-sxm", "attention_decode_fraction"), (decode["value"] / 3350, decode)
 
@@ -320,18 +284,24 @@ def efficiencies(chip: HardwareProfile) -> dict[str, Figure]:
     return {key: figure for key, figure in chip.efficiency if figure is not None}
 
 
+def stated(name: str) -> dict[str, Figure]:
+    """Efficiencies that somebody published, and no timings of kernels were condensed to."""
+    found = efficiencies(hardware_profile(name))
+    return {key: figure for key, figure in found.items() if figure.source != CONDENSED}
+
+
 MEASURED = [name for name in HARDWARE if efficiencies(hardware_profile(name))]
 
 
 @pytest.mark.parametrize("name", HARDWARE)
 def test_every_efficiency_is_the_published_one_and_unmeasured_ones_are_absent(name: str, expected: Expected) -> None:
-    shipped = {key: figure.value for key, figure in efficiencies(hardware_profile(name)).items()}
+    shipped = {key: figure.value for key, figure in stated(name).items()}
     assert shipped == {key: float(f"{value:.4g}") for (chip, key), (value, _) in expected.items() if chip == name}
 
 
 NUMBER = r"([\d.]+)"
 OF_WHOLE = " of N (?:TFLOP|GB)/s"
-BARE = {"attention_decode_fraction", "attention_half_tokens", "moe_weight_read_fraction", "all_reduce_latency_us"}
+BARE = {"attention_decode_fraction", "attention_half_tokens", "all_reduce_latency_us"}
 """Efficiencies that may be published as they are, without the figures that they come from."""
 
 
@@ -391,7 +361,7 @@ def test_every_efficiency_cites_the_page_it_was_published_on(expected: Expected)
     cited = {
         (chip.name, key): chip.sources[figure.source].endswith(expected[chip.name, key][1]["source"])
         for chip in map(hardware_profile, HARDWARE)
-        for key, figure in efficiencies(chip).items()
+        for key, figure in stated(chip.name).items()
     }
     assert cited == dict.fromkeys(expected, True)
 
@@ -428,16 +398,20 @@ def test_what_each_efficiency_is_a_fraction_of() -> None:
         wholes.setdefault(whole, set()).add(key.removesuffix("_fraction"))
     few, sizes = ("m1", "m2", "m4", "m16", "m64"), ("m256", "m1536", "m4096")
     grouped = ("grouped_fp8_m256", "grouped_fp8_m4096")
+    moe = {
+        of: {f"moe_{name}_m{rows}" for name in names for rows in (16, 64, 256, 1024, 4096)}
+        for of, names in (("bf16", ("bf16", "w4a16")), ("fp8", ("fp8", "w4a8")), ("fp4", ("fp4",)))
+    }
+    reads = {f"weight_read_{name}" for name in ("bf16", "fp8", "fp8_block", "fp4")}
+    reads |= {f"moe_weight_read_{name}" for name in ("bf16", "fp8", "fp4", "w4a16", "w4a8")}
     assert wholes == {
         "bf16_tflops": {
             *(f"gemm_bf16_{size}" for size in (*few, *sizes)),
-            *("attention_prefill", "moe_bf16", "recurrence"),
+            *("attention_prefill", "recurrence", *moe["bf16"]),
         },
-        "fp8_tflops": {*(f"gemm_fp8_{kind}{size}" for kind in ("", "block_") for size in sizes), "moe_fp8", *grouped},
-        "fp4_tflops": {*(f"gemm_fp4_{size}" for size in sizes), "moe_fp4"},
-        "memory_bandwidth_tb_per_s": {
-            *("weight_read_bf16", "weight_read_fp8", "moe_weight_read", "attention_decode", "recurrence_decode"),
-        },
+        "fp8_tflops": {*(f"gemm_fp8_{kind}{size}" for kind in ("", "block_") for size in sizes), *moe["fp8"], *grouped},
+        "fp4_tflops": {*(f"gemm_fp4_{size}" for size in sizes), *moe["fp4"]},
+        "memory_bandwidth_tb_per_s": {*reads, "attention_decode", "recurrence_decode"},
         "scaleup_gb_per_s": {"all_reduce", "all_reduce_2", "all_reduce_4", "all_to_all"},
     }
 
@@ -463,6 +437,16 @@ def test_no_shipped_efficiency_exceeds_what_bounds_it() -> None:
     }
     assert {name for name, _, _ in pairs} >= COLLECTED.keys()
     assert [pair for pair, of in pairs.items() if of[pair[1]] > SLACK * of[pair[2]]] == []
+
+
+def test_kernels_of_every_chip_that_one_collector_timed_are_condensed_and_cited_with_their_date() -> None:
+    for name in HARDWARE:
+        chip = hardware_profile(name)
+        condensed = {key for key, figure in efficiencies(chip).items() if figure.source == CONDENSED}
+        assert bool(condensed) == (name in COLLECTED)
+        if condensed:
+            assert {"gemm_bf16_m4096_fraction", "moe_bf16_m64_fraction", "moe_bf16_start_us"} <= condensed
+            assert re.search(r"aiconfigurator-core 0\.12\.0 .*as of 2026-", chip.sources[CONDENSED])
 
 
 def test_a_chip_nobody_measured_has_an_empty_table() -> None:

@@ -156,26 +156,26 @@ PLANTED = {
         "h200-sxm", "gemm_bf16_m256_fraction", "0.95", "is 0.95, more than 1.15 x gemm_bf16_m"
     ),
     "many rows worse than few": value_of(
-        "l40s", "gemm_fp8_m4096_fraction", "0.2", "gemm_fp8_m256_fraction = 0.297 is more than 1.15 times that"
+        "l40s", "gemm_fp8_m4096_fraction", "0.2", "gemm_fp8_m256_fraction = 0.32 is more than 1.15 times that"
     ),
     "fp8 better used than bf16": value_of(
         "gaudi3", "gemm_fp8_m4096_fraction", "0.95", "more than 1.15 x gemm_bf16_m4096_fraction = 0.7412"
     ),
     "fp4 better used than fp8": value_of(
-        "b300-sxm", "gemm_fp4_m256_fraction", "0.27", "gemm_fp8_m256_fraction = 0.223"
+        "b300-sxm", "gemm_fp4_m4096_fraction", "0.7", "more than 1.15 x gemm_fp8_m4096_fraction = 0.516"
     ),
     "weights that hardly move": value_of("a100-sxm-80gb", "weight_read_bf16_fraction", "0.08", "0.1 to 1 parts of 1"),
     "attention better than a product": value_of(
-        "gb200", "attention_prefill_fraction", "0.8", "more than 1.15 x gemm_bf16_m4096_fraction = 0.659"
+        "gb200", "attention_prefill_fraction", "0.8", "more than 1.15 x gemm_bf16_m4096_fraction = 0.681"
     ),
     "a product worse than all of its kind": value_of(
-        "a100-sxm-80gb", "gemm_bf16_m4096_fraction", "0.28", "is 0.28, and gemm_bf16_m256_fraction = 0.673 is more"
+        "a100-sxm-80gb", "gemm_bf16_m4096_fraction", "0.28", "is 0.28, and gemm_bf16_m256_fraction = 0.677 is more"
     ),
     "experts better than a product": value_of(
-        "gb200", "moe_fp4_fraction", "0.5", "more than 1.15 x gemm_fp4_m4096_fraction = 0.402"
+        "gb200", "moe_fp4_m4096_fraction", "0.5", "more than 1.15 x gemm_fp4_m4096_fraction = 0.406"
     ),
     "fp8 weights read faster than bf16": value_of(
-        "h100-sxm", "weight_read_fp8_fraction", "0.99", "more than 1.15 x weight_read_bf16_fraction = 0.832"
+        "h100-sxm", "weight_read_fp8_fraction", "0.99", "more than 1.15 x weight_read_bf16_fraction = 0.86"
     ),
     "a fraction of no peak": Planted(
         "mi300x",
@@ -217,7 +217,7 @@ PLANTED = {
         at="gemm_bf16_m4096",
     ),
     "an efficiency given out as a lead": basis_of(
-        "h200-sxm", "moe_fp8_fraction", "derived", "lead", "whose id ends in -lead"
+        "h200-sxm", "moe_fp8_m4096_fraction", "derived", "lead", "whose id ends in -lead"
     ),
     "an efficiency mistyped": Planted(
         "l40s",

@@ -13,10 +13,10 @@ from planner.cli.profiles import app
 from planner.errors import InputError
 from planner.profiles import StackProfile, check_profiles, profile_names, stack_profile
 from planner.profiles.folders import profile_dir
-from planner.profiles.stack import RATE_FACTORS, Bands, Calibration, Errors, StackFactors, VersionFactors
+from planner.profiles.stack import RATE_FACTORS, Bands, Calibration, Errors, StackFactors
 from planner.profiles.stack_checks import RANGES
 from planner.profiles.stack_writer import as_written, stack_toml
-from planner.roofline.factors import Factors
+from planner.roofline.factors import PRIOR
 from planner.roofline.stack import factors_of
 from planner.schema import TomlFile
 from tests.planted import Planted, assert_found_alone, written
@@ -56,18 +56,20 @@ def test_the_frameworks_of_the_contract_are_shipped_with_their_settings() -> Non
 
 def test_every_prior_of_the_roofline_is_plausible_and_every_factor_has_a_range() -> None:
     assert set(RANGES) == set(StackFactors.model_fields)
-    priors = Factors()
     for key, allowed in RANGES.items():
         stem, unit = (key[:-3], {"_us": 1e-6, "_ms": 1e-3}.get(key[-3:]))
-        value = getattr(priors, f"{stem}_s") / unit if unit else getattr(priors, key)
+        value = getattr(PRIOR, f"{stem}_s") / unit if unit else getattr(PRIOR, key)
         assert value in allowed, key
 
 
-def test_factors_reach_the_roofline_in_seconds() -> None:
+def test_factors_reach_the_roofline_in_seconds_and_those_not_stated_as_of_any_framework() -> None:
     found = factors_of(read(CALIBRATED))
     assert (found.gemm_efficiency, found.tile_rows) == (0.8712, 128.0)
     assert found.kernel_latency_s == pytest.approx(3.2e-6)
     assert found.host_step_s == pytest.approx(3.5e-3)
+    lines = [line for line in CALIBRATED.splitlines() if not line.startswith(("tile_rows", "host_step_ms"))]
+    rest = factors_of(read("\n".join(lines)))
+    assert vars(rest) == vars(found) | {"tile_rows": PRIOR.tile_rows, "host_step_s": PRIOR.host_step_s}
 
 
 # Writing
@@ -92,8 +94,6 @@ GROUP = st.fixed_dictionaries(
 FILE = st.fixed_dictionaries(
     {"name": TEXTS, "sha256": st.from_regex(r"\A[0-9a-f]{64}\Z"), "n_points": COUNTS, "n_used": COUNTS}
 )
-VERSION_RATIOS = [key for key in VersionFactors.model_fields if key not in ("n_points", "models")]
-VERSION = st.fixed_dictionaries({"n_points": COUNTS, **dict.fromkeys(VERSION_RATIOS, POSITIVE)})
 SETTINGS = st.fixed_dictionaries(
     {},
     optional={
@@ -117,9 +117,8 @@ def factors(source: str) -> st.SearchStrategy[dict[str, object]]:
             optional={"spread_fraction": POSITIVE, "note": TEXTS},
         )
 
-    return st.fixed_dictionaries(
-        {name: factor(1e-9 if name in RATE_FACTORS else 0) for name in StackFactors.model_fields}
-    )
+    each = {name: factor(1e-9 if name in RATE_FACTORS else 0) for name in StackFactors.model_fields}
+    return st.fixed_dictionaries({}, optional=each)
 
 
 def calibrations(source: str) -> st.SearchStrategy[dict[str, object]]:
@@ -149,8 +148,6 @@ def profiles(draw: st.DrawFn) -> StackProfile:
         {"name": NAMES, "title": TEXTS, "framework": NAMES, "settings": SETTINGS, "factors": factors(source)},
         optional={
             "aliases": st.lists(TEXTS, max_size=2).map(tuple),
-            "default_version": TEXTS,
-            "versions": st.dictionaries(TEXTS, VERSION, max_size=3),
             "calibration": calibrations(source),
             "harnesses": st.dictionaries(TEXTS, harnesses(source), max_size=2),
         },
@@ -170,7 +167,8 @@ def test_a_written_stack_reads_back_as_the_same_to_four_digits(profile: StackPro
 def test_rounding_is_to_four_significant_digits_and_leaves_counts_alone() -> None:
     text = CALIBRATED.replace("0.8712", "0.871249").replace("28.0", "28.12345").replace("n = 190", "n = 190123")
     found = as_written(read(text))
-    assert (found.factors.gemm_efficiency.value, found.factors.request_overhead_ms.value) == (0.8712, 28.12)
+    values = {key: factor.value for key, factor in found.factors.stated.items()}
+    assert (values["gemm_efficiency"], values["request_overhead_ms"]) == (0.8712, 28.12)
     assert found.calibration
     assert found.calibration.in_sample.ttft
     assert found.calibration.in_sample.ttft.n == 190123
@@ -178,12 +176,6 @@ def test_rounding_is_to_four_significant_digits_and_leaves_counts_alone() -> Non
 
 def test_a_written_stack_is_what_a_person_would_write() -> None:
     assert stack_toml(read(CALIBRATED)) == CALIBRATED
-
-
-def test_versions_are_written_in_their_order_and_not_as_they_came() -> None:
-    profile = read(CALIBRATED)
-    turned = profile.model_copy(update={"versions": dict(reversed(profile.versions.items()))})
-    assert stack_toml(turned) == CALIBRATED
 
 
 def test_parts_that_hold_nothing_are_left_out_and_those_that_say_so_are_kept() -> None:
@@ -220,7 +212,7 @@ FACTOR_FAULTS = {
         ("kv_read_efficiency", "0.9", 9.0, "(0.05 to 3)"),
         ("tile_rows", "128.0", 1024.0, "(0 to 512)"),
         ("weight_read_fraction", "0.81", 81.0, "weight_read_fraction is in parts of 1: 81 % are 0.81"),
-        ("weight_read_fraction", "0.81", 0.2, "(0.3 to 1 parts of 1"),
+        ("weight_read_fraction", "0.81", 0.2, "(0.3 to 1.5 parts of 1"),
         ("activation_traffic", "1.4", 0.4, "(0.5 to 10)"),
         ("kernel_latency_us", "3.2", 3200.0, "kernel_latency_us is in us: 3200 ns are 3.2"),
         ("collective_latency", "1.25", 12.5, "(0.05 to 10)"),
@@ -239,7 +231,6 @@ FACTOR_FAULTS = {
 
 GEMM = "gemm_efficiency = { value = 0.8712"
 DATED = CALIBRATED[CALIBRATED.index("[calibration]") :]
-OF_VERSION = "n_points = 188, kernel_latency = 0.98, collective = 1.0, host = 0.97"
 
 FAULTS = {
     "unknown schema": planted("planner.stack/1", "planner.stack/2", "schema", "planner.stack/1"),
@@ -258,13 +249,6 @@ FAULTS = {
         'bursts = { value = 1.0, source = "points", basis = "assumed" }\nburst = {',
         "factors.bursts",
         "burst",
-    ),
-    "missing factor": planted(
-        'burst = { value = 0.0, source = "points", basis = "calibrated" }\n',
-        "",
-        "factors.burst",
-        "is required",
-        at="[factors]",
     ),
     "unknown basis": planted('basis = "quoted"', 'basis = "guessed"', "factors.tile_rows.basis", "'calibrated', 'mea"),
     "unlisted source": planted(
@@ -299,16 +283,6 @@ FAULTS = {
     ),
     "memory fraction in per cent": planted(
         "memory_fraction = 0.88", "memory_fraction = 88", "settings.memory_fraction", "less than or equal to 1"
-    ),
-    "version far off": planted(
-        OF_VERSION, OF_VERSION.replace("0.98", "98.0"), 'versions."0.18.0".kernel_latency', "is 98 (0.1 to 10"
-    ),
-    "version far below": planted(OF_VERSION, OF_VERSION.replace("0.97", "0.097"), 'versions."0.18.0".host', "0.1 to"),
-    "version without points": planted(
-        OF_VERSION, OF_VERSION.replace("188", "0"), 'versions."0.18.0".n_points', "greater"
-    ),
-    "default version not fitted": planted(
-        'default_version = "0.18.0"', 'default_version = "0.18"', "default_version", "fitted: 0.9.1, 0.18.0; or absent"
     ),
     "no such day": planted("2026-01-31", "2026-02-31", "calibration.date", "a day of the calendar"),
     "date out of form": planted("2026-01-31", "31.1.2026", "calibration.date", "pattern"),
@@ -378,15 +352,8 @@ def test_every_factor_has_a_planted_fault() -> None:
     assert {fault.key.split(".")[1] for fault in FACTOR_FAULTS.values()} == set(RANGES)
 
 
-def test_versions_without_a_calibration_are_a_problem(tmp_path: Path) -> None:
+def test_an_uncalibrated_stack_needs_no_points(tmp_path: Path) -> None:
     text = CALIBRATED.replace(DATED, "").replace('"calibrated"', '"assumed"')
-    (problem,) = check_profiles([written(tmp_path, NAME, text)]).problems
-    assert (problem.key, problem.line) == ("versions", text[: text.index("[versions]")].count("\n") + 1)
-
-
-def test_an_uncalibrated_stack_may_name_any_default_version(tmp_path: Path) -> None:
-    text = CALIBRATED.replace(DATED, "").replace('"calibrated"', '"assumed"')
-    text = text[: text.index("[versions]")]
     assert check_profiles([written(tmp_path, NAME, text)]).problems == ()
 
 
@@ -456,9 +423,8 @@ def test_show_prints_every_factor_with_spread_basis_and_source(engine: str) -> N
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_show_prints_versions_calibration_errors_and_sources(engine: str) -> None:
+def test_show_prints_calibration_errors_and_sources(engine: str) -> None:
     text = run("show", engine).stdout
-    assert cells(text, "0.9.1") == ["0.9.1", "12", "1.6", "1.02", "2.2", "1", "any model"]
     assert cells(text, "in sample")[1:] == ["ttft", "190", "12.1 %", "8.4 %", "-1.2 %"]
     assert cells(text, "models held out")[1:] == ["ttft", "190", "18.2 %", "14.3 %", "3.1 %"]
     assert cells(text, "llama-3.1-70b") == ["llama-3.1-70b", "h100-sxm", "80", "–", "7.1 %"]
@@ -474,10 +440,10 @@ def test_list_says_what_a_stack_was_fitted_to_and_how_well_it_does(engine: str) 
     table = stacks_table([profile, profile.model_copy(update={"calibration": None})])
     assert table.row_count == 2
     columns = [list(column.cells) for column in table.columns]
-    assert columns[2][0] == "17 calibrated\n1 assumed\n1 quoted"
-    assert columns[3] == ["2 models\n2 accelerators\n220 points", "–"]
-    assert columns[4] == ["TTFT 12.1 %\nTPOT 6.6 %", "–"]
-    assert columns[5] == ["TTFT 18.2 %\nTPOT 9.3 %", "–"]
+    assert columns[1][0] == "17 calibrated\n1 assumed\n1 quoted"
+    assert columns[2] == ["2 models\n2 accelerators\n220 points", "–"]
+    assert columns[3] == ["TTFT 12.1 %\nTPOT 6.6 %", "–"]
+    assert columns[4] == ["TTFT 18.2 %\nTPOT 9.3 %", "–"]
     print_rich(table)
 
 
@@ -490,10 +456,7 @@ def test_list_shows_the_stacks_third() -> None:
 
 def test_show_as_json_is_the_file(engine: str) -> None:
     found = json.loads(run("show", engine, "--format", "json").stdout)
-    for ratios in found["versions"].values():
-        assert ratios.pop("models") == [], "any model"
-    defaults: dict[str, object] = {"source_overheads": {}, "settings_sources": {}}
-    assert found == tomllib.loads(CALIBRATED) | {"factors": found["factors"], **defaults}
+    assert found == tomllib.loads(CALIBRATED) | {"factors": found["factors"], "settings_sources": {}}
     assert found["factors"]["tile_rows"] == {"value": 128.0, "source": "docs", "basis": "quoted"}
 
 

@@ -28,7 +28,6 @@ from planner.results import (
     Scored,
     ScoredCurve,
     StackScore,
-    VersionScore,
 )
 from tests.test_report_figures import PIXEL, written
 
@@ -145,18 +144,6 @@ SURVEY = FidelitySurvey(
             held_out_hardware=None,
         ),
     ),
-    versions=(
-        VersionScore(
-            stack="vllm",
-            version="0.19.0",
-            n_points=12,
-            kernel_latency=1.1,
-            collective=0.9,
-            host=1.0,
-            request=0.5,
-            is_default=True,
-        ),
-    ),
     curves=(curve("model profile qwen3-235b, table-3", True, True), curve("secret.csv", False, False)),
     doubts=(Doubt(what="points at concurrency 512", why="they contradict", own=SCORED, others=SCORED),),
     without_doubts=SCORED,
@@ -169,7 +156,6 @@ EMPTY = FidelitySurvey(
     files=(),
     by_hardware=(),
     stacks=(),
-    versions=(),
     curves=(),
     doubts=(),
     without_doubts=None,
@@ -195,7 +181,7 @@ def test_the_report_is_what_it_was(golden: Callable[[str, str], None]) -> None:
 def test_a_report_of_nothing_has_only_what_there_is() -> None:
     text = markdown(EMPTY)
     assert fidelity_charts(EMPTY) == {}
-    for heading in ("Versions", "Prefill alone", "Known contradictions", "What it did not see\n", "Notes", "!["):
+    for heading in ("Prefill alone", "Known contradictions", "What it did not see\n", "Notes", "!["):
         assert heading not in text
 
 

@@ -119,16 +119,19 @@ def test_every_fraction_of_every_accelerator_is_one(hardware: str) -> None:
     assert all(0 < chip.read_fraction(name) <= 1 for name in ("attention_decode", "recurrence_decode"))
     rates = [chip.kernel_rate(name) for name in ("attention_prefill", "recurrence")]
     for product_format in ("bf16", "fp8", "fp4", "int8"):
-        rates += [chip.gemm_rate(product_format, [1, 64, 1024, 10**6]), chip.kernel_rate("moe", product_format)]
+        rates.append(chip.gemm_rate(product_format, [1, 64, 1024, 10**6]))
+        rates.append(chip.moe_rate(product_format, product_format, [1, 64, 1024, 10**6]))
+        assert all(0 < chip.weight_fraction(product_format, of_experts=moe) <= 1 for moe in (True, False))
     for rate in rates:
         assert ((reached(rate, chip) > 0) & (reached(rate, chip) <= chip.ceiling)).all()
 
 
 def test_the_bare_datasheet_loses_nothing() -> None:
     chip = Chip(hardware_profile("h100-sxm"), derated=False)
-    for rate in (chip.gemm_rate("fp8", [1, 4096]), chip.kernel_rate("moe", "fp8"), chip.kernel_rate("recurrence")):
+    for rate in (chip.gemm_rate("fp8", [1, 4096]), chip.moe_rate("fp8", "fp8", 9), chip.kernel_rate("recurrence")):
         assert (reached(rate, chip) == 1).all()
     assert chip.read_fraction("attention_decode") == 1
+    assert chip.weight_fraction("fp8", of_experts=True) == chip.weight_fraction("fp8", of_experts=False) == 1
     assert chip.recurrence_chunk_s == chip.collective_latency_s(8) == chip.collective_latency_s(16) == 0
     assert chip.collective_bytes_per_s(8) == 450e9
 
@@ -187,9 +190,9 @@ def test_without_any_link_a_collective_cannot_be_timed() -> None:
 
 def test_what_a_format_loses_does_not_depend_on_the_peak_of_another() -> None:
     slow, fast = (Chip(changed("rubin-vr200", bf16_tflops=peak)) for peak in (1000.0, 8000.0))
-    assert slow.kernel_rate("moe", "fp8").relative_balance == fast.kernel_rate("moe", "fp8").relative_balance
+    experts = [chip.moe_rate("fp8", "fp8", 256).relative_balance for chip in (slow, fast)]
     # 17,500 TFLOP/s at 22 TB/s, against twice 250 FLOP per byte.
-    assert slow.kernel_rate("moe", "fp8").relative_balance == pytest.approx(17500 / 22 / 500)
+    assert experts == pytest.approx([17500 / 22 / 500] * 2)
     assert fast.kernel_rate("attention_prefill").relative_balance == pytest.approx(8000 / 22 / 250)
 
 
@@ -206,8 +209,6 @@ def test_few_rows_take_what_was_measured_of_them_and_other_accelerators_are_as_b
     assert found[3] == pytest.approx(0.16), "twice the rows in the same time"
     assert found[4:6] == pytest.approx([0.32, 0.5])
     assert found[6:] == pytest.approx(before.gemm_rate("bf16", [256, 2000]).fraction)
-    moe = chip.moe_rate("bf16", [4, 256, 5000]).fraction
-    whole = float(before.kernel_rate("moe").fraction)
-    assert moe == pytest.approx([whole * 0.08 / found[6], whole, whole])
-    assert float(before.moe_rate("bf16", [4]).fraction) == whole
-    assert Chip(chip.hardware, derated=False).moe_rate("bf16", [4.0]).fraction.tolist() == 1.0
+    moe, usual = (each.moe_rate("bf16", "bf16", [4, 256, 5000]).fraction for each in (chip, before))
+    assert moe == pytest.approx([min(usual[0], usual[1] * 0.08 / found[6]), *usual[1:]])
+    assert Chip(chip.hardware, derated=False).moe_rate("bf16", "bf16", [4.0]).fraction.tolist() == [1.0]

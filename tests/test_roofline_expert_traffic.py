@@ -240,8 +240,11 @@ def test_tokens_laid_side_by_side_are_copied_in_prompts_alone_and_no_fused_kerne
     assert "experts_permutation" not in found[False].name
     assert ("experts_permutation" in found[True].name) == (phase == "prefill")
     slow = Factors(moe_efficiency=0.5)
-    products = {key: operator_seconds(each, slow)[0][each.name == "experts_down"] for key, each in found.items()}
-    assert products[False] == pytest.approx(2 * products[True])
+    for is_grouped, each in found.items():
+        slower, usual = (
+            operator_seconds(each, factors)[0][each.name == "experts_down"] for factors in (slow, Factors())
+        )
+        assert slower == pytest.approx((1 if is_grouped else 2) * usual)
 
 
 def test_settings_of_wide_expert_parallelism_hold_beyond_a_server_alone() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.roofline import Factors, RankWork, operator_seconds, pass_time
-from planner.roofline.factors import DATASHEET, FACTOR_NAMES
+from planner.roofline.factors import DATASHEET, FACTOR_NAMES, PRIOR, PRIORS
 from planner.roofline.rank_work import (
     ATTENTION,
     COLLECTIVE,
@@ -61,7 +61,6 @@ CASES = [  # factor, its value, kind and columns of the pass; its seconds on the
     ("gemm_efficiency", 10.0, GEMM, PRODUCTS, 8e-3, 2 * 2e-3),  # no kernel is above the ceiling
     # rows of 16 padded by half a tile of 64, of which 256 rows have 32 / 256 in what was measured
     ("tile_rows", 64.0, GEMM, PRODUCTS, 8e-3, 2 * 4e-3 * (1 + 32 / 16) / (1 + 32 / 256)),
-    ("tile_rows", 64.0, MOE, PRODUCTS, 8e-3, 2 * 4e-3 * (1 + 32 / 16) / (1 + 32 / 256)),
     ("tile_rows", 64.0, GROUPED, PRODUCTS, 8e-3, 2 * 4e-3 * (1 + 32 / 16) / (1 + 32 / 256)),
     ("weight_read_fraction", 0.5, OTHER, BYTES, 14e-3, 2 * (4e-3 / 0.5 + 2e-3 + 1e-3)),
     ("activation_traffic", 1.5, OTHER, BYTES, 14e-3, 2 * (4e-3 + 2e-3 * 1.5 + 1e-3)),
@@ -77,7 +76,7 @@ CASES = [  # factor, its value, kind and columns of the pass; its seconds on the
     ("host_sequence_s", 1.4e-3, OTHER, BYTES, 14e-3, 14e-3 * cbrt(2)),
     ("eager_launch_s", 7e-3, OTHER, BYTES, 14e-3, 14e-3 * cbrt(1 + 3**3)),  # 2 layers of 3 kernels: 42 ms
 ]
-BEFORE_A_PASS = {"request_overhead_s", "prompt_token_s", "source_overhead_s", "burst"}
+BEFORE_A_PASS = {"request_overhead_s", "prompt_token_s", "burst"}
 """Factors of what precedes a prefill, or of a closed loop: no pass has them."""
 
 
@@ -93,6 +92,18 @@ def test_seconds_of_a_pass_change_with_a_factor_as_the_equation_says(
     assert alone == pytest.approx([seconds], rel=1e-12)
 
 
+@pytest.mark.parametrize("request_s", [0.0, 0.1])
+def test_a_prompt_waits_for_its_request_and_for_its_tokens_before_its_prefill(request_s: float) -> None:
+    factors = Factors(request_overhead_s=request_s, prompt_token_s=1e-6)
+    assert np.asarray(factors.before_prefill_s(np.array([0.0, 1000.0]))) == pytest.approx([request_s, request_s + 1e-3])
+
+
+def test_every_factor_has_a_prior_that_is_that_of_a_framework_of_which_nothing_is_known() -> None:
+    assert {*PRIORS} == {*FACTOR_NAMES}
+    assert vars(PRIOR) == {name: prior.value for name, prior in PRIORS.items()}
+    assert all(prior.spread > 0 for prior in PRIORS.values())
+
+
 def test_every_factor_is_asked_about_or_is_of_no_pass() -> None:
     assert {factor for factor, *_ in CASES} == set(FACTOR_NAMES) - BEFORE_A_PASS
 
@@ -103,7 +114,7 @@ OF_KINDS = {
     "moe_efficiency": {MOE},
     "attention_efficiency": {ATTENTION},
     "recurrence_efficiency": {RECURRENCE},
-    "tile_rows": {GEMM, MOE, GROUPED},
+    "tile_rows": {GEMM, GROUPED},
     "collective_latency": {COLLECTIVE, EXCHANGE},
     "replica_latency_s": {REPLICAS},
 }

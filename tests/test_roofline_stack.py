@@ -7,42 +7,47 @@ from planner.errors import InputError
 from planner.profiles import model_profile, profile_names, stack_profile
 from planner.roofline import FACTOR_NAMES, Layout, best_stack, factors_of, memory_fit, stack, weights_bytes
 from planner.roofline.engine_memory import RUNTIME_BYTES, MemorySettings
+from planner.roofline.factors import PRIOR
 from planner.roofline.memory_fit import largest_batch
+from planner.studies.fidelity.fit import OF_A_FRAMEWORK
 
 
-def test_every_shipped_stack_gives_every_factor_in_si_units() -> None:
+def test_every_shipped_stack_has_its_three_factors_in_si_units_and_the_others_as_of_any_framework() -> None:
+    units = {"_us": 1e-6, "_ms": 1e-3}
     for name in profile_names("stack"):
         profile, factors = stack_profile(name), factors_of(stack_profile(name))
-        assert set(vars(factors)) == set(FACTOR_NAMES)
-        assert factors.kernel_latency_s == pytest.approx(profile.factors.kernel_latency_us.value * 1e-6)
-        assert factors.request_overhead_s == pytest.approx(profile.factors.request_overhead_ms.value * 1e-3)
+        stated = {key: (key[:-3] + "_s" if key[-3:] in units else key) for key in profile.factors.stated}
+        assert {*stated.values()} == {*OF_A_FRAMEWORK}
+        for key, own in stated.items():
+            value = profile.factors.stated[key].value * units.get(key[-3:], 1.0)
+            assert getattr(factors, own) == pytest.approx(value)
+        for other in {*FACTOR_NAMES} - {*OF_A_FRAMEWORK}:
+            assert getattr(factors, other) == getattr(PRIOR, other)
 
 
-def test_a_version_multiplies_its_ratios_and_a_prefix_finds_it() -> None:
-    profile = stack_profile("vllm")
-    exact, short = stack("vllm-0.18.0"), stack("vllm-0.18")
-    assert exact.name == short.name == "vllm-0.18.0"
-    ratio = profile.versions["0.18.0"].kernel_latency
-    assert exact.on("minimax-m2.5").factors.kernel_latency_s == pytest.approx(
-        factors_of(profile).kernel_latency_s * ratio
-    )
+@pytest.mark.parametrize("name", ["vllm", "trtllm", "sglang"])
+@pytest.mark.parametrize("version", ["0.18", "0.18.0", "0.5.9", "1.2.0rc2.post2", "99", "unversioned", "nightly-5b8c"])
+def test_a_version_has_the_factors_of_its_framework_and_keeps_its_name(name: str, version: str) -> None:
+    framework, found = stack(name), stack(f"{name}-{version}")
+    assert (found.name, found.version) == (f"{name}-{version}", version)
+    assert (framework.name, framework.version) == (name, "")
+    assert vars(found.factors) == vars(framework.factors)
+    same = (framework.settings, framework.harnesses, framework.calibration, framework.derated)
+    assert (found.settings, found.harnesses, found.calibration, found.derated) == same
 
 
-def test_a_version_that_was_not_fitted_has_the_frameworks_factors_and_says_so() -> None:
-    found = stack("vllm-9.9")
-    assert not found.version_is_fitted
-    assert found.factors.kernel_latency_s == factors_of(stack_profile("vllm")).kernel_latency_s
+def test_a_frameworks_name_may_be_written_in_any_case() -> None:
+    assert (stack("SGLang").name, stack("vLLM-0.18").name) == ("sglang", "vllm-0.18")
+
+
+def test_a_dash_without_a_version_is_the_framework() -> None:
+    assert (stack("vllm-").name, stack("vllm-").version) == ("vllm", "")
 
 
 @pytest.mark.parametrize("version", ["1; rm -rf ~", "$(x)", "1\nx", "a b", "<1>", "@x"])
 def test_a_version_is_letters_digits_and_a_few_signs(version: str) -> None:
     with pytest.raises(InputError, match="names no version"):
         stack(f"vllm-{version}")
-
-
-def test_a_frameworks_name_alone_means_its_default_version_unless_told_otherwise() -> None:
-    assert stack("sglang").name == "sglang-0.5.9"
-    assert stack("sglang", default_version=False).name == "sglang-unversioned"
 
 
 def test_an_unknown_framework_is_refused_with_the_nearest_name() -> None:
@@ -61,7 +66,7 @@ def test_an_unknown_framework_is_refused_with_the_nearest_name() -> None:
 def test_the_best_stack_is_one_that_measured_the_model_on_the_accelerator(
     model: str, hardware: str, framework: str
 ) -> None:
-    assert best_stack(model, hardware).name.startswith(framework)
+    assert best_stack(model, hardware).name == framework
 
 
 def test_for_a_model_nobody_measured_the_best_stack_knows_prefill_and_decode_of_the_accelerator() -> None:
@@ -102,11 +107,11 @@ def test_the_largest_batch_fills_the_memory_and_no_more() -> None:
     assert fit.workspace_bytes > RUNTIME_BYTES
 
 
-def test_the_default_stack_of_a_calibrated_pair_is_at_the_version_it_was_measured_with() -> None:
+def test_the_default_stack_is_a_framework_alone_and_found_again_by_its_name() -> None:
     for name in profile_names("stack"):
         found = stack_profile(name).calibration
         for group in found.groups if found else ():
             best = best_stack(group.model, group.hardware)
-            if best.name.startswith(name):
-                assert best.name == f"{name}-{group.version or 'unversioned'}"
-                assert vars(stack(best.name).factors) == vars(best.factors)
+            assert best.name in profile_names("stack")
+            assert best.version == ""
+            assert vars(stack(best.name).factors) == vars(best.factors)

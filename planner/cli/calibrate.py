@@ -140,7 +140,7 @@ def fitted(
     )
 
     catalogue, from_priors = how
-    framework, version = wanted_framework(name, [point for file in files for point in file])
+    framework = wanted_framework(name, [point for file in files for point in file])
     start = None if from_priors else shipped_factors(framework)
     check_stem(stem, framework)
     stated, usual = {key: value for key, value in settings.items() if value is not None}, shipped_settings(framework)
@@ -153,7 +153,6 @@ def fitted(
             parts,
             settings=usual.model_copy(update=stated),
             conventions=shipped_conventions(framework, own_settings),
-            default_version=version,
             described=source,
             start=start,
             day=day,

@@ -39,9 +39,6 @@ def predict(
     precision: PrecisionOption = None,
     kv_precision: KvPrecisionOption = "bf16",
     stack: StackOption = None,
-    source: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Add the overhead of this harness or table to every prefill.")
-    ] = None,
     memory_fraction: Annotated[
         float | None,
         typer.Option(metavar="F", help="Part of an accelerator's memory that the engine is told to use; as its stack."),
@@ -82,7 +79,6 @@ def predict(
         precision=precision,
         kv_precision=kv_precision,
         stack=stack,
-        source=source,
         memory_fraction=memory_fraction,
         chunk_tokens=chunk_tokens,
         most_running=most_running,

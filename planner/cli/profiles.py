@@ -10,6 +10,7 @@ from planner.cli import completion
 from planner.cli.common import Format, FormatOption, print_json, print_rich
 from planner.cli.gate import GateFormat, GateFormatOption, print_gate
 from planner.cli.profile_import import import_config
+from planner.cli.profile_kernels import kernel_profile
 from planner.cli.profile_new import new_profile
 from planner.cli.progress import progress
 
@@ -40,7 +41,7 @@ class SchemaKind(StrEnum):
 def list_profiles(format_: FormatOption = Format.TEXT) -> None:
     """List every accelerator, model and stack that has a profile."""
     from planner.cli import catalogue_tables as tables
-    from planner.cli.stack_tables import stack_summary, stacks_table
+    from planner.cli.stack_tables import stacks_table
     from planner.profiles import hardware_profile, model_profile, profile_names, stack_profile
 
     hardware = [hardware_profile(name) for name in profile_names("hardware")]
@@ -51,7 +52,7 @@ def list_profiles(format_: FormatOption = Format.TEXT) -> None:
             "schema": "planner.profiles/1",
             "hardware": [{**tables.summary(item), "origin": origin(item.name, "hardware")} for item in hardware],
             "models": [{**tables.summary(item), "origin": origin(item.name, "model")} for item in models],
-            "stacks": [{**stack_summary(item), "origin": origin(item.name, "stack")} for item in stacks],
+            "stacks": [{**tables.summary(item), "origin": origin(item.name, "stack")} for item in stacks],
         }
         print_json(found)
     else:
@@ -159,4 +160,5 @@ def print_schema(kind: Annotated[SchemaKind, typer.Argument(metavar="KIND", help
 
 
 app.command("new", short_help="Write a hardware profile to fill in.")(new_profile)
+app.command("kernels", short_help="Condense measured kernels into a hardware profile.")(kernel_profile)
 app.command("import", short_help="Make a model profile from a config.json.")(import_config)

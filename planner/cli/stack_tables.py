@@ -2,31 +2,25 @@
 
 from collections import Counter
 from itertools import chain
-from typing import Any
 
 from rich.table import Table
 
-from planner.cli.catalogue_tables import summary, titled_table
+from planner.cli.catalogue_tables import titled_table
 from planner.profiles import StackProfile
-from planner.profiles.stack import Bands, Calibration, Errors, StackFactors, VersionFactors
+from planner.profiles.stack import Bands, Calibration, Errors, StackFactors
 from planner.units import DASH, number, percent
-
-
-def stack_summary(item: StackProfile) -> dict[str, Any]:
-    """Names, title and versions of a stack, for JSON."""
-    return {**summary(item), "default_version": item.default_version, "versions": list(item.versions)}
 
 
 def stacks_table(profiles: list[StackProfile]) -> Table:
     """One row per stack: what it was fitted to, and its mean absolute errors in sample and on models held out."""
-    headings = ("default version", "factors", "calibrated on", "error", "models held out")
+    headings = ("factors", "calibrated on", "error", "models held out")
     table = titled_table("Stacks", "name", *headings)
     table.columns[1].no_wrap = True
     for item in profiles:
         found = item.calibration
         errors = (found.in_sample, found.held_out_models) if found else (None, None)
         shown = (_bases(item.factors), _coverage(found), *map(_mean_errors, errors))
-        table.add_row(item.name, item.default_version or DASH, *shown)
+        table.add_row(item.name, *shown)
     return table
 
 
@@ -49,8 +43,8 @@ def _mean_errors(errors: Errors | None) -> str:
 
 
 def stack_tables(item: StackProfile) -> list[Table]:
-    """Settings, factors and versions of a stack, then what they were fitted to and how well they do."""
-    tables = [_settings_table(item), _harnesses_table(item), _factors_table(item.factors), _versions_table(item)]
+    """Settings and factors of a stack, then what they were fitted to and how well they do."""
+    tables = [_settings_table(item), _harnesses_table(item), _factors_table(item.factors)]
     if item.calibration:
         found = item.calibration
         tables += [_calibration_table(found), _errors_table(found), _bands_table(found), _groups_table(found)]
@@ -59,7 +53,6 @@ def stack_tables(item: StackProfile) -> list[Table]:
 
 def _settings_table(item: StackProfile) -> Table:
     table = titled_table(f"Settings of {item.framework}", "key", "value")
-    table.add_row("default_version", item.default_version or DASH)
     for key, value in item.settings:
         table.add_row(key, str(value))
     return table
@@ -82,15 +75,6 @@ def _factors_table(factors: StackFactors) -> Table:
     return table
 
 
-def _versions_table(item: StackProfile) -> Table:
-    keys = tuple(key for key in VersionFactors.model_fields if key != "models")
-    table = titled_table("Versions: ratios to the factors", "version", *keys, "on")
-    for version, ratios in item.versions.items():
-        shown = (f"{getattr(ratios, key):.10g}" for key in keys)
-        table.add_row(version, *shown, ", ".join(ratios.models) or "any model")
-    return table
-
-
 def _calibration_table(found: Calibration) -> Table:
     table = titled_table(f"Calibration of {found.date}", "key", "value")
     table.add_row("source", found.source)
@@ -110,7 +94,6 @@ def _errors_table(found: Calibration) -> Table:
         "in sample": found.in_sample,
         "models held out": found.held_out_models,
         "accelerators held out": found.held_out_hardware,
-        "sources held out": found.held_out_sources,
     }
     for name, errors in parts.items():
         for key, summed in errors or ():

@@ -98,7 +98,7 @@ class Colocated:
             self.pool.n_instances,
             self.way_in,
             host_token_s=float(factor * host.prompt_token_s),
-            delay_s=float(factor * (host.request_overhead_s + host.source_overhead_s)),
+            delay_s=float(factor * host.request_overhead_s),
         )
 
     def rules(self, prompts: NDArray[np.int_], outputs: NDArray[np.int_]) -> EngineRules:

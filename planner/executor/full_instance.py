@@ -90,7 +90,7 @@ def kept_full(
     return EngineLoad(
         prompt_tokens=tokens,
         output_tokens=outputs,
-        delay_s=factor * (host.request_overhead_s + host.source_overhead_s) * is_new,
+        delay_s=factor * host.request_overhead_s * is_new,
         host_s=factor * host.prompt_token_s * tokens * is_new,
         concurrency=full.in_flight,
         arrivals_s=full.think_s * np.random.default_rng(0).standard_exponential(len(outputs)),

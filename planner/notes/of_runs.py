@@ -65,12 +65,6 @@ OF_RUNS: dict[str, Meaning] = {
         "batches compute what small ones wait for memory to do, so that verifying is no longer free.",
         "Draft fewer tokens, or none at such batches; engines can switch drafting off by load.",
     ),
-    "version-seen-on-others": Meaning(
-        PREDICT,
-        "The points that tell this version apart from its framework are of other models. Its own factors are not used "
-        "for this model.",
-        "Calibrate the stack with points of this model.",
-    ),
     "prompt-does-not-fit": Meaning(
         PREDICT,
         "The KV cache of a prompt does not fit beside the weights. The note has what is missing and what would do.",
@@ -118,15 +112,11 @@ OF_RUNS: dict[str, Meaning] = {
         "Nobody stated how many accelerators an instance has, and fewer would hold the model too.",
         "State it with `--accelerators N`.",
     ),
-    "version-not-calibrated": Meaning(
+    "version-of-framework": Meaning(
         PREDICT,
-        "The stack was calibrated, but not at this version. The factors of its framework stand for it.",
-        "Calibrate with points of this version.",
-    ),
-    "source-overhead-left-out": Meaning(
-        PREDICT,
-        "A benchmark measured a constant time per prompt that belongs to the benchmark and not to the stack.",
-        "Add `--source NAME` to include it.",
+        "A version was named. Factors are those of its framework: versions that were fitted by themselves predicted "
+        "models and accelerators that they had not seen no better.",
+        "Calibrate with points of your own server, which rest on its very version.",
     ),
     "phase-not-calibrated": Meaning(
         PREDICT,

@@ -52,6 +52,10 @@ class Efficiencies(StrictModel):
     """Reading bf16 weights in a product with M up to 8 [fraction of the peak memory bandwidth]."""
     weight_read_fp8_fraction: Figure | None = None
     """Reading fp8 weights in a product with M up to 8 [fraction of the peak memory bandwidth]."""
+    weight_read_fp8_block_fraction: Figure | None = None
+    """The same with one scale per block of 128 [fraction of the peak memory bandwidth]."""
+    weight_read_fp4_fraction: Figure | None = None
+    """Reading nvfp4 weights in a product with M up to 8 [fraction of the peak memory bandwidth]."""
     attention_prefill_fraction: Figure | None = None
     """Causal attention of prompts of 8k to 16k tokens [fraction of the dense bf16 peak]."""
     attention_half_tokens: Figure | None = None
@@ -61,19 +65,81 @@ class Efficiencies(StrictModel):
     each at the peak of the whole accelerator [tiles]."""
     attention_decode_fraction: Figure | None = None
     """Reading the KV cache in decode attention [fraction of the peak memory bandwidth]."""
-    moe_bf16_fraction: Figure | None = None
-    """Grouped bf16 products of a mixture of experts in prefill [fraction of the dense bf16 peak]."""
-    moe_fp8_fraction: Figure | None = None
-    """Grouped fp8 products of a mixture of experts in prefill [fraction of the dense fp8 peak]."""
-    moe_fp4_fraction: Figure | None = None
-    """Grouped fp4 products of a mixture of experts in prefill [fraction of the dense fp4 peak]."""
+    moe_bf16_m16_fraction: Figure | None = None
+    """Products of experts, bf16, M about 16 rows of each [fraction of the dense bf16 peak]."""
+    moe_bf16_m64_fraction: Figure | None = None
+    """The same with about 64 rows of each expert [fraction of the dense bf16 peak]."""
+    moe_bf16_m256_fraction: Figure | None = None
+    """The same with about 256 rows of each expert [fraction of the dense bf16 peak]."""
+    moe_bf16_m1024_fraction: Figure | None = None
+    """The same with about 1024 rows of each expert [fraction of the dense bf16 peak]."""
+    moe_bf16_m4096_fraction: Figure | None = None
+    """The same with about 4096 rows of each expert [fraction of the dense bf16 peak]."""
+    moe_fp8_m16_fraction: Figure | None = None
+    """Products of experts, fp8 in blocks, M about 16 rows of each [fraction of the dense fp8 peak]."""
+    moe_fp8_m64_fraction: Figure | None = None
+    """The same with about 64 rows of each expert [fraction of the dense fp8 peak]."""
+    moe_fp8_m256_fraction: Figure | None = None
+    """The same with about 256 rows of each expert [fraction of the dense fp8 peak]."""
+    moe_fp8_m1024_fraction: Figure | None = None
+    """The same with about 1024 rows of each expert [fraction of the dense fp8 peak]."""
+    moe_fp8_m4096_fraction: Figure | None = None
+    """The same with about 4096 rows of each expert [fraction of the dense fp8 peak]."""
+    moe_fp4_m16_fraction: Figure | None = None
+    """Products of experts, nvfp4, M about 16 rows of each [fraction of the dense fp4 peak]."""
+    moe_fp4_m64_fraction: Figure | None = None
+    """The same with about 64 rows of each expert [fraction of the dense fp4 peak]."""
+    moe_fp4_m256_fraction: Figure | None = None
+    """The same with about 256 rows of each expert [fraction of the dense fp4 peak]."""
+    moe_fp4_m1024_fraction: Figure | None = None
+    """The same with about 1024 rows of each expert [fraction of the dense fp4 peak]."""
+    moe_fp4_m4096_fraction: Figure | None = None
+    """The same with about 4096 rows of each expert [fraction of the dense fp4 peak]."""
+    moe_w4a16_m16_fraction: Figure | None = None
+    """Products of experts, 4-bit by bf16, M about 16 rows of each [fraction of the dense bf16 peak]."""
+    moe_w4a16_m64_fraction: Figure | None = None
+    """The same with about 64 rows of each expert [fraction of the dense bf16 peak]."""
+    moe_w4a16_m256_fraction: Figure | None = None
+    """The same with about 256 rows of each expert [fraction of the dense bf16 peak]."""
+    moe_w4a16_m1024_fraction: Figure | None = None
+    """The same with about 1024 rows of each expert [fraction of the dense bf16 peak]."""
+    moe_w4a16_m4096_fraction: Figure | None = None
+    """The same with about 4096 rows of each expert [fraction of the dense bf16 peak]."""
+    moe_w4a8_m16_fraction: Figure | None = None
+    """Products of experts, 4-bit by fp8, M about 16 rows of each [fraction of the dense fp8 peak]."""
+    moe_w4a8_m64_fraction: Figure | None = None
+    """The same with about 64 rows of each expert [fraction of the dense fp8 peak]."""
+    moe_w4a8_m256_fraction: Figure | None = None
+    """The same with about 256 rows of each expert [fraction of the dense fp8 peak]."""
+    moe_w4a8_m1024_fraction: Figure | None = None
+    """The same with about 1024 rows of each expert [fraction of the dense fp8 peak]."""
+    moe_w4a8_m4096_fraction: Figure | None = None
+    """The same with about 4096 rows of each expert [fraction of the dense fp8 peak]."""
     grouped_fp8_m256_fraction: Figure | None = None
     """Grouped fp8 products of experts whose tokens lie side by side, as an exchange lays them, 256 rows of each expert
     [fraction of the dense fp8 peak]."""
     grouped_fp8_m4096_fraction: Figure | None = None
     """The same with 4096 rows of each expert or more [fraction of the dense fp8 peak]."""
-    moe_weight_read_fraction: Figure | None = None
-    """Reading the experts' weights in decode [fraction of the peak memory bandwidth]."""
+    moe_weight_read_bf16_fraction: Figure | None = None
+    """Reading weights of experts, bf16, with up to 8 rows of each [fraction of the peak memory bandwidth]."""
+    moe_weight_read_fp8_fraction: Figure | None = None
+    """Reading weights of experts, fp8 in blocks, with up to 8 rows of each [fraction of the peak memory bandwidth]."""
+    moe_weight_read_fp4_fraction: Figure | None = None
+    """Reading weights of experts, nvfp4, with up to 8 rows of each [fraction of the peak memory bandwidth]."""
+    moe_weight_read_w4a16_fraction: Figure | None = None
+    """Reading weights of experts, 4-bit by bf16, with up to 8 rows of each [fraction of the peak memory bandwidth]."""
+    moe_weight_read_w4a8_fraction: Figure | None = None
+    """Reading weights of experts, 4-bit by fp8, with up to 8 rows of each [fraction of the peak memory bandwidth]."""
+    moe_bf16_start_us: Figure | None = None
+    """Start of a layer's experts, bf16: what the block takes beyond reading and products [us]."""
+    moe_fp8_start_us: Figure | None = None
+    """Start of a layer's experts, fp8 in blocks: what the block takes beyond reading and products [us]."""
+    moe_fp4_start_us: Figure | None = None
+    """Start of a layer's experts, nvfp4: what the block takes beyond reading and products [us]."""
+    moe_w4a16_start_us: Figure | None = None
+    """Start of a layer's experts, 4-bit by bf16: what the block takes beyond reading and products [us]."""
+    moe_w4a8_start_us: Figure | None = None
+    """Start of a layer's experts, 4-bit by fp8: what the block takes beyond reading and products [us]."""
     all_reduce_fraction: Figure | None = None
     """Bus bandwidth of a large all-reduce over the largest group measured in one server [fraction of the scale-up link,
     one direction]; with reduction inside the network it is not a wire rate and may exceed 1."""
@@ -104,6 +170,7 @@ ALL_REDUCE_RANKS: Mapping[str, float] = {
 _COMPUTE = {
     f"{kind}_{precision}_": precision for kind in ("gemm", "moe", "grouped") for precision in ("bf16", "fp8", "fp4")
 }
+_COMPUTE |= {"moe_w4a16_": "bf16", "moe_w4a8_": "fp8"}
 _WHOLE_OF_PREFIX = {
     **{prefix: f"{precision}_tflops" for prefix, precision in _COMPUTE.items()},
     "attention_prefill_": "bf16_tflops",
@@ -117,7 +184,7 @@ WHOLES: Mapping[str, str] = {
     key: whole
     for key in Efficiencies.model_fields
     for prefix, whole in _WHOLE_OF_PREFIX.items()
-    if key.startswith(prefix)
+    if key.startswith(prefix) and key.endswith("_fraction")
 }
 """Figure that each efficiency is a fraction of, by key; times are fractions of nothing and not here."""
 

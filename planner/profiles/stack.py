@@ -49,45 +49,47 @@ def zero_rates(values: Mapping[str, float]) -> Iterator[tuple[str, str]]:
 
 
 class StackFactors(StrictModel):
-    """Factors of the roofline; see `planner.roofline.Factors` for what each multiplies."""
+    """Factors of the roofline, see `planner.roofline.Factors` for what each multiplies.
 
-    gemm_efficiency: Factor
+    One that is absent is as physics leads to expect of any framework."""
+
+    gemm_efficiency: Factor | None = None
     """Rate of dense products over the accelerator's measured kernels."""
-    moe_efficiency: Factor
+    moe_efficiency: Factor | None = None
     """Rate of experts' products over the measured grouped ones."""
-    attention_efficiency: Factor
+    attention_efficiency: Factor | None = None
     """Rate of prefill attention over the measured kernel."""
-    recurrence_efficiency: Factor
+    recurrence_efficiency: Factor | None = None
     """Rate of chunkwise recurrences over the measured kernel."""
-    tile_rows: Factor
+    tile_rows: Factor | None = None
     """Rows that products are padded to [rows]."""
-    weight_read_fraction: Factor
+    weight_read_fraction: Factor | None = None
     """Fraction of the memory bandwidth at which weights stream, kernel latency aside."""
-    kv_read_efficiency: Factor
+    kv_read_efficiency: Factor | None = None
     """Rate of reading the KV cache over the measured kernel."""
-    activation_traffic: Factor
+    activation_traffic: Factor | None = None
     """Activation bytes really moved over one read and one write of each."""
-    kernel_latency_us: Factor
+    kernel_latency_us: Factor | None = None
     """Launch, ramp and tail of one kernel [us]."""
-    collective_latency: Factor
+    collective_latency: Factor | None = None
     """Latency of a small collective over the accelerator's measured one."""
-    replica_latency_us: Factor
+    replica_latency_us: Factor | None = None
     """Per layer, to gather the tokens of attention replicas and scatter them again [us]."""
-    step_overhead_ms: Factor
+    step_overhead_ms: Factor | None = None
     """Per pass, whatever it holds, after the accelerator is done [ms]."""
-    sequence_overhead_us: Factor
+    sequence_overhead_us: Factor | None = None
     """Per pass and sequence, after the accelerator is done [us]."""
-    host_step_ms: Factor
+    host_step_ms: Factor | None = None
     """Host work per pass that overlaps the accelerator's [ms]."""
-    host_sequence_us: Factor
+    host_sequence_us: Factor | None = None
     """The same per sequence of the pass [us]."""
-    eager_launch_us: Factor
+    eager_launch_us: Factor | None = None
     """Host time to launch one kernel of a pass with prefill, which no graph replays; overlaps the accelerator [us]."""
-    request_overhead_ms: Factor
+    request_overhead_ms: Factor | None = None
     """Per request, before its prefill: HTTP, tokenizer, admission [ms]."""
     prompt_token_us: Factor | None = None
-    """Per token of a prompt, before its prefill: tokenizer and hand-over of ids [us]; absent: 0."""
-    burst: Factor
+    """Per token of a prompt, before its prefill: tokenizer and hand-over of ids [us]"""
+    burst: Factor | None = None
     """Weight of the burst with which a closed loop begins."""
 
     @property
@@ -210,35 +212,10 @@ class HarnessSettings(StrictModel):
     polling: tuple[Polling, ...] = ()
     """Looks at what has arrived, by requests in flight and rising in them, without attention replicas; empty: before
     every pass."""
+    request_ms: NonNegative | None = None
+    """What the benchmark counts into every TTFT beyond the framework's own overhead [ms]; absent: nothing."""
     replica_wait_passes: Annotated[int, Field(ge=1, le=10**6)] | None = None
     """Most passes for which attention replicas put prompts off until each of them has one; absent: none."""
-
-
-class VersionFactors(StrictModel):
-    """How one version of the framework differs from the factors."""
-
-    n_points: Whole
-    """Measured points it was fitted to."""
-    kernel_latency: Positive
-    """Ratio of its kernel latency to the stack's."""
-    collective: Positive
-    """Ratio of its collectives' latency to the stack's."""
-    host: Positive
-    """Ratio of its host times and overheads to the stack's."""
-    request: Positive
-    """Ratio of its overhead per request to the stack's."""
-    models: tuple[ProfileName, ...] = ()
-    """Models that its ratios hold for, as they or a single source alone tell of it; empty: any, as two sources and two
-    models tell of it."""
-
-
-class SourceOverhead(StrictModel):
-    """What one harness or table adds to every TTFT that it measured."""
-
-    n_points: Whole
-    """Measured points it was fitted to."""
-    request_ms: NonNegative
-    """Per request, beyond the framework's and the version's own overhead [ms]."""
 
 
 class Band(StrictModel):
@@ -340,8 +317,6 @@ class Calibration(StrictModel):
     """Errors on each model when it is left out of the fit; absent with a single model."""
     held_out_hardware: Errors | None = None
     """Errors on each accelerator when it is left out of the fit; absent with a single one."""
-    held_out_sources: Errors | None = None
-    """Errors on each harness or table when it is left out of the fit; absent with a single one."""
     model_bands: Bands = Bands()
     """Bands from the models held out; absent with a single one: for what resembles the points."""
     hardware_bands: Bands = Bands()
@@ -351,7 +326,7 @@ class Calibration(StrictModel):
 
 
 class StackProfile(Profile):
-    """A serving framework and its versions."""
+    """A serving framework."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -359,8 +334,6 @@ class StackProfile(Profile):
     """Format of the file."""
     framework: ProfileName
     """Framework, as `--stack` names it."""
-    default_version: Text | None = None
-    """Version meant by the framework's name alone; absent: the factors as they are."""
     settings: StackSettings = StackSettings()
     """How it is run."""
     settings_sources: dict[Text, Text] = Field(default_factory=dict)
@@ -369,9 +342,5 @@ class StackProfile(Profile):
     """How public benchmarks run it, by their names."""
     factors: StackFactors
     """Its factors."""
-    versions: dict[Text, VersionFactors] = Field(default_factory=dict)
-    """Versions that were fitted, by version number."""
-    source_overheads: dict[Text, SourceOverhead] = Field(default_factory=dict)
-    """Overheads of harnesses and tables, by their names; zero in what is predicted unless asked for."""
     calibration: Calibration | None = None
     """What the factors were fitted to; absent for one that was not."""

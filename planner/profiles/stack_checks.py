@@ -11,7 +11,7 @@ from planner.profiles.checked import Check, CheckedFile
 from planner.profiles.entries import HUGE, entries
 from planner.profiles.figure_units import figure_unit, unit_hint
 from planner.profiles.folders import Kind
-from planner.profiles.stack import Band, Calibration, StackProfile, StackSettings, VersionFactors
+from planner.profiles.stack import Band, Calibration, StackProfile, StackSettings
 from planner.schema import Fault, TomlFile
 from planner.toml_lines import KeyPath
 
@@ -22,7 +22,7 @@ RANGES: Mapping[str, Range] = {
     "attention_efficiency": _EFFICIENCY,
     "recurrence_efficiency": _EFFICIENCY,
     "tile_rows": Range(0, 512),
-    "weight_read_fraction": Range(0.3, 1),
+    "weight_read_fraction": Range(0.3, 1.5),
     "kv_read_efficiency": _EFFICIENCY,
     "activation_traffic": Range(0.5, 10),
     "kernel_latency_us": Range(0, 50),
@@ -32,21 +32,18 @@ RANGES: Mapping[str, Range] = {
     "sequence_overhead_us": Range(0, 500),
     "host_step_ms": Range(0, 50),
     "host_sequence_us": Range(0, 500),
-    "eager_launch_us": Range(0, 100),
+    "eager_launch_us": Range(0, 500),
     "request_overhead_ms": Range(0, 1000),
     "prompt_token_us": Range(0, 100),
     "burst": Range(0, 5),
 }
 """Plausible range of every factor, in the unit of its key."""
 
-VERSION_RATIO = Range(0.1, 10)
-"""How far a version may lie from its framework's factors."""
 HIGHEST_LOW, LOWEST_HIGH = 1.2, 0.8
 """A band of measured over predicted that lies wholly beyond these is a bias, which the fit should have removed."""
 
 _SPANS = ("input_tokens", "context_tokens", "batch", "n_accelerators")
 _LISTS = ("points", "models", "hardware")
-_RATIOS = tuple(key for key in VersionFactors.model_fields if key not in ("n_points", "models"))
 
 
 def plausible_factors(checked: CheckedFile) -> Iterator[Problem]:
@@ -96,7 +93,7 @@ def sourced_settings(checked: CheckedFile) -> Iterator[Problem]:
 
 
 def fitted_to_points(checked: CheckedFile) -> Iterator[Problem]:
-    """What is called calibrated, and any version, was fitted to the points of a calibration."""
+    """What is called calibrated was fitted to the points of a calibration."""
     if not isinstance(checked.profile, StackProfile) or checked.profile.calibration:
         return
     fitted = [key for key, factor in checked.profile.factors.stated.items() if factor.basis == "calibrated"]
@@ -104,23 +101,6 @@ def fitted_to_points(checked: CheckedFile) -> Iterator[Problem]:
         others = f", as are {len(fitted) - 1} others" if len(fitted) > 1 else ""
         message = f"is 'calibrated'{others}, but there is no [calibration]"
         yield checked.file.problem(("factors", fitted[0], "basis"), message, "say which points it was fitted to")
-    elif checked.profile.versions:
-        yield checked.file.problem(("versions",), "were fitted, but there is no [calibration]", "say to which points")
-
-
-def plausible_versions(checked: CheckedFile) -> Iterator[Problem]:
-    """Versions are not far from their framework, and the default one is among them."""
-    if not isinstance(checked.profile, StackProfile):
-        return
-    versions, default = checked.profile.versions, checked.profile.default_version
-    for version, ratios in versions.items():
-        for key in _RATIOS:
-            if getattr(ratios, key) not in VERSION_RATIO:
-                where = ("versions", version, key)
-                yield checked.file.problem(where, f"is {getattr(ratios, key):.10g}", f"{VERSION_RATIO}; a ratio")
-    if checked.profile.calibration and versions and default is not None and default not in versions:
-        allowed = f"a version that was fitted: {', '.join(versions)}; or absent"
-        yield checked.file.problem(("default_version",), f"is {default!r}", allowed)
 
 
 def meant_harnesses(checked: CheckedFile) -> Iterator[Problem]:
@@ -157,7 +137,6 @@ STACK_CHECKS: tuple[Check, ...] = (
     cited_sources,
     sourced_settings,
     fitted_to_points,
-    plausible_versions,
     meant_harnesses,
     plausible_calibration,
 )
@@ -165,10 +144,7 @@ STACK_CHECKS: tuple[Check, ...] = (
 
 
 def stack_references(found: StackProfile) -> Iterator[tuple[KeyPath, Kind, str]]:
-    """Names of other profiles in versions and in a calibration: key, kind and name."""
-    for version, ratios in found.versions.items():
-        for index, name in enumerate(ratios.models):
-            yield ("versions", version, "models", index), "model", name
+    """Names of other profiles in a calibration: key, kind and name."""
     if not found.calibration:
         return
     for index, name in enumerate(found.calibration.models):

@@ -1,6 +1,5 @@
 """A stack profile as the text of its file."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,13 +10,13 @@ DIGITS = 4
 """Significant digits of a written number: more than a fit can tell."""
 
 _LISTS = ("points", "groups")
-_TABLES = ("in_sample", "held_out_models", "held_out_hardware", "held_out_sources", "model_bands", "hardware_bands")
+_TABLES = ("in_sample", "held_out_models", "held_out_hardware", "model_bands", "hardware_bands")
 _OPTIONAL = ("model_bands", "hardware_bands", "groups")
 """Parts of a calibration that are left out where they hold nothing."""
 
 
 def stack_toml(profile: StackProfile) -> str:
-    """The file of a stack profile: one factor and one version per line, floats with at most four significant digits.
+    """The file of a stack profile: one factor per line, floats with at most four significant digits.
 
     Args:
         profile: what to write.
@@ -37,11 +36,6 @@ def stack_toml(profile: StackProfile) -> str:
         tables.append(toml_table("settings_sources", content["settings_sources"]))
     tables += [toml_table(f"harnesses.{toml_key(name)}", _held(run)) for name, run in content["harnesses"].items()]
     tables.append(toml_table("factors", content["factors"]))
-    if profile.versions:
-        versions = {name: _held(ratios) for name, ratios in content["versions"].items()}
-        tables.append(toml_table("versions", dict(sorted(versions.items(), key=_version_order))))
-    if profile.source_overheads:
-        tables.append(toml_table("source_overheads", dict(sorted(content["source_overheads"].items()))))
     if profile.calibration:
         tables += _calibration(content["calibration"])
     return "\n".join(tables)
@@ -68,11 +62,6 @@ def _rounded(value: Any) -> Any:
 def _held(table: Mapping[str, Any]) -> dict[str, Any]:
     """A table without its empty lists."""
     return {key: value for key, value in table.items() if value != ()}
-
-
-def _version_order(item: tuple[str, Any]) -> list[tuple[int, str]]:
-    """Versions by their numbers, 0.9 before 0.18."""
-    return [(int(part) if part.isdecimal() else -1, part) for part in re.findall(r"[0-9]+|[^0-9]+", item[0])]
 
 
 def _calibration(content: Mapping[str, Any]) -> list[str]:

@@ -100,26 +100,9 @@ def stacks(survey: FidelitySurvey) -> str:
             "in sample": stack.in_sample,
             f"{len(stack.models)} models, each held out": stack.held_out_models,
             f"{len(stack.hardware)} accelerators, each held out": stack.held_out_hardware,
-            "harnesses and tables, each held out": stack.held_out_sources,
         }
         rows += [[stack.stack, name, number(one.n), *_errors(one)] for name, one in parts.items() if one]
     return table(["stack", "points", ">n", *ERROR_HEADINGS], rows)
-
-
-def versions(survey: FidelitySurvey) -> str:
-    """Versions of each framework as ratios to its factors."""
-    headings = ["stack", "version", ">points", ">kernel latency", ">collectives", ">host", ">per request", "on"]
-    rows = (
-        [
-            row.stack,
-            row.version + (" (default)" if row.is_default else ""),
-            number(row.n_points),
-            *(formats.figure(ratio) for ratio in (row.kernel_latency, row.collective, row.host, row.request)),
-            ", ".join(row.models) or "any model",
-        ]
-        for row in survey.versions
-    )
-    return table(headings, rows)
 
 
 def curves(survey: FidelitySurvey) -> str:
@@ -217,7 +200,6 @@ TABLES = SimpleNamespace(
     groups=groups,
     by_hardware=by_hardware,
     stacks=stacks,
-    versions=versions,
     curves=curves,
     curve_points=curve_points,
     doubts=doubts,

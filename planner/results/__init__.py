@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         Scored,
         ScoredCurve,
         StackScore,
-        VersionScore,
     )
     from planner.results.judging import enough_requests, judgement, relative_error, rounded_up
     from planner.results.live import Live, LiveCheck, LiveLine, LiveMachine, LivePass, LiveRepeat, LiveTtft
@@ -152,7 +151,6 @@ _LAZY = {
     "Scored": "fidelity_survey",
     "ScoredCurve": "fidelity_survey",
     "StackScore": "fidelity_survey",
-    "VersionScore": "fidelity_survey",
     "enough_requests": "judging",
     "judgement": "judging",
     "relative_error": "judging",
@@ -371,7 +369,6 @@ __all__ = [
     "Verdict",
     "WayOn",
     "Work",
-    "VersionScore",
     "WaitRun",
     "enough_requests",
     "judgement",

@@ -41,7 +41,7 @@ class FidelityGroup(StrictModel):
 
 
 class RefusedPoints(StrictModel):
-    """Points that could not be predicted, and why."""
+    """Points that could not be predicted, or that are doubtful, and why."""
 
     model: str
     """Model as the points name it."""
@@ -76,10 +76,10 @@ class PredictedPoint(StrictModel):
     """Predicted TTFT [s]; None: refused."""
     predicted_tpot_s: float | None
     """Predicted TPOT [s]; None: refused."""
-    source_overhead_s: float = 0.0
-    """Part of the predicted TTFT that is its harness's or table's alone [s]."""
     reason: str | None = None
     """Why it was refused."""
+    doubt: str | None = None
+    """What in it contradicts physics, its layout or its load."""
 
     @property
     def ttft_error(self) -> float | None:
@@ -105,14 +105,18 @@ class Fidelity(StrictModel):
     """Of these, predicted."""
     ttft: LatencyError
     """Errors of TTFT over all points."""
-    ttft_without_source: LatencyError | None = None
-    """The same without what their harness or table adds, as predictions are; None where no point has such a source."""
     tpot: LatencyError
     """Errors of TPOT over all points."""
     groups: tuple[FidelityGroup, ...]
     """By model, accelerator, framework and mode."""
     refused: tuple[RefusedPoints, ...]
     """What was not predicted."""
+    doubtful: tuple[RefusedPoints, ...] = ()
+    """What contradicts physics, its layout or its load; predicted all the same."""
+    sound_ttft: LatencyError = LatencyError()
+    """Errors of TTFT without what is doubtful."""
+    sound_tpot: LatencyError = LatencyError()
+    """Errors of TPOT without what is doubtful."""
     notes: tuple[Note, ...] = ()
     """What is to be known of how rows were read, such as a precision that only the model's name states."""
     points: tuple[PredictedPoint, ...] = Field(default=(), exclude=True)

@@ -66,31 +66,6 @@ class StackScore(StrictModel):
     """On each model by a fit without it."""
     held_out_hardware: Scored | None
     """On each accelerator by a fit without it."""
-    held_out_sources: Scored | None = None
-    """On each harness or table by a fit without it."""
-
-
-class VersionScore(StrictModel):
-    """One version of a framework beside the framework's factors."""
-
-    stack: str
-    """Stack profile."""
-    version: str
-    """Version."""
-    n_points: int
-    """Points it was fitted to."""
-    kernel_latency: float
-    """Ratio of its kernel latency to the stack's."""
-    collective: float
-    """Ratio of its collectives' latency."""
-    host: float
-    """Ratio of its host times."""
-    request: float
-    """Ratio of its overhead per request."""
-    models: tuple[str, ...] = ()
-    """Models that its ratios hold for; empty: any."""
-    is_default: bool
-    """Whether the framework's name alone means it."""
 
 
 class CurvePoint(StrictModel):
@@ -175,8 +150,6 @@ class FidelitySurvey(StrictModel):
     """Errors on each accelerator, over points with decode."""
     stacks: tuple[StackScore, ...]
     """Shipped stack profiles that were fitted to points."""
-    versions: tuple[VersionScore, ...]
-    """Their versions."""
     curves: tuple[ScoredCurve, ...]
     """Bare prefills: of the files and of the model profiles."""
     doubts: tuple[Doubt, ...]

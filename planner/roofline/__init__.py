@@ -51,7 +51,7 @@ from planner.roofline.stack import (
     product_formats,
     settings_on,
     stack,
-    versioned,
+    stack_of_profile,
 )
 from planner.roofline.weights import bytes_per_weight, weights_bytes
 
@@ -130,9 +130,9 @@ __all__ = [
     "served_instance",
     "stack",
     "stack_of",
+    "stack_of_profile",
     "total_bytes",
     "total_flop",
-    "versioned",
     "weights_bytes",
     "window_bytes",
     "wire_bytes",

@@ -21,19 +21,33 @@ FEW_ROWS = (1.0, 2.0, 4.0, 16.0, 64.0)
 """Heights that are measured of processors whose small products neither their memory nor their peak explains."""
 GROUPED_ROWS = (256.0, 4096.0)
 """Rows per expert at which grouped products were measured."""
-MOE_ROWS = 256.0
-"""Rows per expert from which on grouped products are as fast as they were measured."""
+MOE_ROWS = (16.0, 64.0, 256.0, 1024.0, 4096.0)
+"""Rows per expert at which products of experts were measured."""
 
 
 # Medians over the accelerators that were measured (the [efficiency] tables of the shipped profiles); used where an
 # accelerator has none of its own, and then said to be inferred.
-TYPICAL_GEMM = {"bf16": (0.55, 0.75, 0.76), "fp8": (0.25, 0.47, 0.54), "fp4": (0.17, 0.33, 0.41)}
-TYPICAL_MOE = {"bf16": 0.65, "fp8": 0.33, "fp4": 0.37}
+TYPICAL_GEMM = {"bf16": (0.55, 0.72, 0.74), "fp8": (0.39, 0.50, 0.53), "fp4": (0.22, 0.30, 0.35)}
+TYPICAL_MOE = {
+    "bf16": (0.043, 0.13, 0.31, 0.41, 0.54),
+    "fp8": (0.029, 0.094, 0.16, 0.19, 0.33),
+    "fp4": (0.027, 0.082, 0.17, 0.23, 0.31),
+    "w4a16": (0.075, 0.16, 0.23, 0.30, 0.30),
+    "w4a8": (0.048, 0.13, 0.33, 0.42, 0.44),
+}
+"""Products of experts by `MOE_ROWS`, of the peak of their inputs' format."""
+TYPICAL_READ = {"bf16": 0.80, "fp8": 0.70, "fp4": 0.59}
+TYPICAL_MOE_READ = {"bf16": 0.95, "fp8": 0.98, "fp4": 1.0, "w4a16": 0.57, "w4a8": 0.85}
+"""Of the memory bandwidth, at which products of few rows read their weights, dense ones and those of experts."""
+TYPICAL_MOE_START_US = {"bf16": 29.0, "fp8": 42.0, "fp4": 30.0, "w4a16": 37.0, "w4a8": 29.0}
+"""Start of a layer's experts: sorting tokens, quantising, launches."""
+KERNEL_START_S = 4e-6
+"""Start of a dense bf16 product in the tables that starts of experts come from, 3.3 to 4.7 us: one kernel."""
 TYPICAL_GROUPED = {"fp8": (0.44, 0.65)}
 """Grouped products by rows of each expert, 256 and 4096; of other formats nobody told."""
 TYPICAL_FRACTION = {
     "attention_prefill": 0.59,
-    "attention_decode": 0.78,
+    "attention_decode": 0.92,
     "all_reduce": 0.80,
     "all_to_all": 0.78,
     "recurrence": 0.12,
@@ -148,7 +162,7 @@ class Chip:
 
         >>> from planner.profiles import hardware_profile
         >>> Chip(hardware_profile("h200-sxm")).gemm_rate("bf16", [64, 256, 8192]).fraction.tolist()
-        [0.64, 0.64, 0.761]
+        [0.742, 0.742, 0.78]
         """
         if not self.derated:
             return KernelRate(np.ones_like(np.asarray(rows, float)), 1.0)
@@ -206,21 +220,61 @@ class Chip:
         is_measured = self._figure("attention_prefill_fraction") is not None
         return own or TYPICAL_HALF_TOKENS * (self._relative_balance("bf16") if is_measured else 1.0)
 
-    def moe_rate(self, product_format: str, rows: ArrayLike) -> KernelRate:
+    def moe_rate(self, kernel: str, product_format: str, rows: ArrayLike) -> KernelRate:
         """Rate of grouped products of experts by the rows of each.
 
         Equation:
-            as measured; where products of few rows were measured, times their rate over that at 256 rows below these
+            straight between the measured 16, 64, 256, 1024 and 4096 rows in the logarithm of the rows, constant
+            outside; rows that were not measured are as far from the typical fraction as those that were
 
         Args:
+            kernel: number format of the weights, or w4a16 and w4a8 where 4 bits meet inputs of bf16 and of fp8.
             product_format: number format of the products.
             rows: rows per expert, any shape.
+
+        >>> from planner.profiles import hardware_profile
+        >>> Chip(hardware_profile("h100-sxm")).moe_rate("w4a16", "bf16", [1, 64, 8192]).fraction.round(2).tolist()
+        [0.1, 0.18, 0.43]
         """
-        found = self.kernel_rate("moe", product_format)
-        if not self.derated or not self._few_rows(product_format):
-            return found
-        fewer = self.gemm_rate(product_format, np.minimum(rows, MOE_ROWS)).fraction
-        return KernelRate(found.fraction * fewer / self.gemm_rate(product_format, MOE_ROWS).fraction, 1.0)
+        if not self.derated:
+            return KernelRate(np.ones_like(np.asarray(rows, float)), 1.0)
+        typical = TYPICAL_MOE.get(kernel, TYPICAL_MOE["fp8"])
+        own = [self._figure(f"moe_{kernel}_m{int(height)}_fraction") for height in MOE_ROWS]
+        known = [value / usual for value, usual in zip(own, typical, strict=True) if value is not None]
+        scale = float(np.mean(known)) if known else 1.0
+        points = [usual * scale if value is None else value for value, usual in zip(own, typical, strict=True)]
+        fraction = np.interp(np.log(np.maximum(rows, 1.0)), np.log(MOE_ROWS), points)
+        few = self._few_rows(product_format)
+        if few:
+            fewer = self.gemm_rate(product_format, np.minimum(rows, GEMM_ROWS[0])).fraction
+            whole = self.gemm_rate(product_format, GEMM_ROWS[0]).fraction
+            fraction = np.where(np.less(rows, GEMM_ROWS[0]), np.minimum(fraction, points[2] * fewer / whole), fraction)
+        return KernelRate(fraction, 1.0 if known else self._relative_balance(product_format))
+
+    def weight_fraction(self, kernel: str, *, of_experts: bool) -> float:
+        """Fraction of the memory bandwidth at which a product reads its weights.
+
+        Args:
+            kernel: as `moe_rate` takes it.
+            of_experts: whether they are of experts.
+        """
+        prefix, typical = ("moe_weight_read", TYPICAL_MOE_READ) if of_experts else ("weight_read", TYPICAL_READ)
+        usual = typical.get(kernel, typical["fp8"])
+        return min(self._or_typical(f"{prefix}_{kernel}_fraction", usual), 1.0)
+
+    def moe_kernels(self, kernel: str) -> float:
+        """Kernels whose start takes as long as that of a layer's experts.
+
+        Args:
+            kernel: as `moe_rate` takes it.
+
+        >>> from planner.profiles import hardware_profile
+        >>> Chip(hardware_profile("h20-141gb")).moe_kernels("bf16")
+        7.25
+        """
+        usual = TYPICAL_MOE_START_US.get(kernel, TYPICAL_MOE_START_US["fp8"])
+        own = self._figure(f"moe_{kernel}_start_us")
+        return MICRO * (usual if own is None else own) / KERNEL_START_S
 
     def grouped_rate(self, product_format: str, rows: ArrayLike) -> KernelRate:
         """Rate of grouped products of experts whose tokens lie side by side, by the rows of each expert.
@@ -239,7 +293,7 @@ class Chip:
         """
         typical = TYPICAL_GROUPED.get(product_format)
         if not self.derated or typical is None:
-            return self.moe_rate(product_format, rows)
+            return self.moe_rate(product_format, product_format, rows)
         own = [self._figure(f"grouped_{product_format}_m{int(height)}_fraction") for height in GROUPED_ROWS]
         known = [value for value in own if value is not None]
         points = known if len(known) == len(GROUPED_ROWS) else typical
@@ -251,14 +305,13 @@ class Chip:
         found = ((height, self._figure(f"gemm_{product_format}_m{int(height)}_fraction")) for height in FEW_ROWS)
         return {height: value for height, value in found if value is not None}
 
-    def kernel_rate(self, name: str, product_format: str = "bf16") -> KernelRate:
-        """Rate of grouped products of experts (moe), prefill attention (attention_prefill) or a recurrence."""
+    def kernel_rate(self, name: str) -> KernelRate:
+        """Rate of prefill attention (attention_prefill) or a recurrence."""
         if not self.derated:
             return KernelRate(np.ones(()), 1.0)
-        typical = TYPICAL_MOE.get(product_format, TYPICAL_MOE["fp8"]) if name == "moe" else TYPICAL_FRACTION[name]
-        found = self._figure(f"moe_{product_format}_fraction" if name == "moe" else f"{name}_fraction")
+        found = self._figure(f"{name}_fraction")
         if found is None:
-            return KernelRate(np.asarray(typical), self._relative_balance(product_format))
+            return KernelRate(np.asarray(TYPICAL_FRACTION[name]), self._relative_balance("bf16"))
         return KernelRate(np.asarray(found), 1.0)
 
     def carried(self, rate: KernelRate, measured_in: str, product_format: str) -> KernelRate:

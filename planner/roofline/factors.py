@@ -1,6 +1,6 @@
 """The few numbers of a software stack that time depends on, as plain values that a fit can move."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,8 @@ class Factors:
     """Rate of chunkwise recurrences over the measured kernel."""
     tile_rows: Value = 64.0
     """Rows that products are padded to [rows]."""
-    weight_read_fraction: Value = 0.85
-    """Fraction of the memory bandwidth at which weights stream, kernel latency aside."""
+    weight_read_fraction: Value = 1.0
+    """Rate of reading weights over the measured kernels, kernel latency aside."""
     kv_read_efficiency: Value = 1.0
     """Rate of reading the KV cache over the measured kernel."""
     activation_traffic: Value = 1.0
@@ -48,28 +48,12 @@ class Factors:
     """Per request, before its prefill: HTTP, tokenizer, admission [s]."""
     prompt_token_s: Value = 0.0
     """Per token of a prompt, cached or not, before its prefill: tokenizer and hand-over of ids [s]."""
-    source_overhead_s: Value = 0.0
-    """Per request, by the harness or table that measured it, beyond what the framework costs; 0 in predictions [s]."""
     burst: Value = 1.0
     """Weight of the burst with which a closed loop begins, over passes of one prompt each."""
 
     def before_prefill_s(self, prompt_tokens: Value) -> Value:
         """What a request waits for before its prefill, on the host and beside other passes [s]."""
-        return self.request_overhead_s + self.source_overhead_s + self.prompt_token_s * prompt_tokens
-
-    def with_version(self, kernel: Value, collective: Value, host: Value, request: Value) -> "Factors":
-        """The factors of a version: latencies of kernels and collectives, host times and requests by these ratios."""
-        return replace(
-            self,
-            kernel_latency_s=self.kernel_latency_s * kernel,
-            collective_latency=self.collective_latency * collective,
-            host_step_s=self.host_step_s * host,
-            host_sequence_s=self.host_sequence_s * host,
-            step_overhead_s=self.step_overhead_s * host,
-            sequence_overhead_s=self.sequence_overhead_s * host,
-            eager_launch_s=self.eager_launch_s * host,
-            request_overhead_s=self.request_overhead_s * request,
-        )
+        return self.request_overhead_s + self.prompt_token_s * prompt_tokens
 
 
 FACTOR_NAMES = tuple(field.name for field in fields(Factors))
@@ -87,3 +71,41 @@ DATASHEET = Factors(
     request_overhead_s=0.0,
 )
 """The bare roofline: nothing fitted and nothing lost."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Where a factor is expected before any point speaks, and how far it may well be from there."""
+
+    value: float
+    spread: float
+    """Standard deviation of the logarithm."""
+    why: str
+
+
+PRIORS: dict[str, Prior] = {
+    "gemm_efficiency": Prior(1.0, 0.15, "the accelerator's own kernels were measured"),
+    "moe_efficiency": Prior(0.9, 0.1, "the block of experts was measured; routing is uneven"),
+    "attention_efficiency": Prior(1.0, 0.15, "the accelerator's own kernel was measured"),
+    "recurrence_efficiency": Prior(
+        0.3, 0.3, "SGLang's Triton chunk_kda takes 3.10 ms where the measured one takes 0.89"
+    ),
+    "tile_rows": Prior(64.0, 0.5, "tiles of 64 or 128 rows"),
+    "weight_read_fraction": Prior(1.0, 0.1, "the kernels were measured"),
+    "kv_read_efficiency": Prior(1.0, 0.15, "the accelerator's own kernel was measured"),
+    "activation_traffic": Prior(2.0, 0.5, "norms, activations and expert sorting are rarely fused"),
+    "kernel_latency_s": Prior(4e-6, 0.4, "2 to 8 us per kernel under CUDA graphs; AIConfigurator adds 3 us"),
+    "collective_latency": Prior(0.7, 0.5, "custom all-reduces fused with what follows"),
+    "replica_latency_s": Prior(30e-6, 0.7, "two more collectives per layer"),
+    "step_overhead_s": Prior(0.4e-3, 0.7, "sampling and scheduling that nothing hides"),
+    "sequence_overhead_s": Prior(8e-6, 0.7, "detokenizing and bookkeeping per sequence"),
+    "host_step_s": Prior(2.5e-3, 0.4, "a scheduler's pass on the host"),
+    "host_sequence_s": Prior(15e-6, 0.6, "the same per sequence"),
+    "eager_launch_s": Prior(20e-6, 0.8, "two or three launches from PyTorch per operator counted"),
+    "request_overhead_s": Prior(35e-3, 0.7, "HTTP, tokenizer and admission"),
+    "prompt_token_s": Prior(2e-6, 0.7, "a tokenizer makes some half a million tokens a second"),
+    "burst": Prior(1.0, 1e-3, "a closed loop begins with all of its requests at once, and runs of it have them all"),
+}
+"""What physics and public kernels lead to expect of any framework."""
+PRIOR = Factors(**{name: prior.value for name, prior in PRIORS.items()})
+"""The factors of a framework of which nothing is known."""

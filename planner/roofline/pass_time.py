@@ -22,7 +22,8 @@ from planner.roofline.rank_work import (
 
 Bound = Literal["compute", "memory", "network", "overhead"]
 FEWEST_MEASURED_ROWS = 256.0
-"""Heights of products from which on fractions of the peak were measured, dense ones and those of experts."""
+"""Heights of dense products from which on fractions of the peak were measured; of experts fewer rows were, and their
+fractions have what tiles waste in them."""
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "network", "overhead")
 
 
@@ -74,8 +75,8 @@ def operator_seconds(work: RankWork, factors: Factors) -> tuple[FloatArray, Floa
         products: FLOP / (peak e f) p(m), or the dependent chunks if longer; see `KernelRate` for accelerators whose
         kernels were not measured; p(m) = (1 + tile / 2m) / (1 + tile / 2M) below M = 256 rows, above which the measured
         fractions have what tiles waste in them;
-        bytes: weights / (bandwidth w) + activations a / bandwidth + cache / (bandwidth e_kv f_kv);
-        e measured on the accelerator, f, w, a and tile factors of the stack
+        bytes: weights / (bandwidth e_w w) + activations a / bandwidth + cache / (bandwidth e_kv f_kv);
+        e, e_w and e_kv measured on the accelerator, f, w, a and tile factors of the stack
 
     Args:
         work: entries.
@@ -96,9 +97,7 @@ def operator_seconds(work: RankWork, factors: Factors) -> tuple[FloatArray, Floa
         (RECURRENCE, factors.recurrence_efficiency),
     ):
         efficiency = np.where(kinds == kind, _per_entry(value, index), efficiency)
-    half_tile = np.where(
-        (kinds == GEMM) | (kinds == MOE) | (kinds == GROUPED), _per_entry(factors.tile_rows, index) / 2, 0.0
-    )
+    half_tile = np.where((kinds == GEMM) | (kinds == GROUPED), _per_entry(factors.tile_rows, index) / 2, 0.0)
     fewer = np.clip(work.rows, 1e-9, FEWEST_MEASURED_ROWS)
     padded = (1.0 + half_tile / fewer) / (1.0 + half_tile / FEWEST_MEASURED_ROWS)
     products = np.maximum(work.fixed_s + work.kernel_s / efficiency, work.ceiling_s) * padded

@@ -24,11 +24,18 @@ from planner.roofline.weights import bytes_per_weight, format_bytes, weight_form
 GEMM, MOE, ATTENTION, RECURRENCE, OTHER, COLLECTIVE, REPLICAS, EXCHANGE, GROUPED = range(9)
 CLASS_OF = {"gemm": GEMM, "moe": MOE, "attention": ATTENTION, "recurrence": RECURRENCE}
 KERNELS = {"moe": 2.0, "attention": 2.0, "recurrence": 2.0}
-"""Kernels of an operator: experts sort or sum tokens, attention turns and stores keys; all others have one."""
+"""Kernels of an operator; all others have one. Experts that an exchange deals out sort or sum tokens. Attention turns
+and stores keys."""
+DECODE_KERNELS = 1.0
+"""One more of attention in decode, which splits keys and sums: it starts in 9 to 14 us (AIConfigurator 0.12.0), three
+times a dense product."""
+PRODUCTS_OF_EXPERTS, KERNELS_BETWEEN_EXPERTS = 2, 1
+"""Operators that share the start of a layer's experts, and the activation between them, which is one of its own."""
 QUANTIZE_KERNELS = 1.0
 """One more where a product's inputs must be quantised first."""
 SPLIT_BY_ROWS = ("o_proj", "out_proj", "down_proj", "experts_down", "shared_down_proj")
 """Products whose depth the ranks share; the others share their columns."""
+FOUR_BITS = ("int4", "fp4")
 STAGE_LATENCY_S = 10e-6
 """Sending activations from one pipeline stage to the next."""
 
@@ -59,7 +66,7 @@ class RankWork:
     serial_s: FloatArray
     """Dependent chunks one after another, whatever the number of ranks [s]."""
     weight_s: FloatArray
-    """Weights at the peak memory bandwidth [s]."""
+    """Weights at the measured rate of their format [s]."""
     activation_s: FloatArray
     """Activations at the peak memory bandwidth [s]."""
     kv_s: FloatArray
@@ -151,11 +158,10 @@ def rank_work(
     >>> chip, model = Chip(hardware_profile("h200-sxm")), model_profile("llama-3.1-70b")
     >>> work = rank_work(model, chip, Layout(tp_size=8), [Sequences.decode([1, 64], 4096)])
     >>> [float(x) for x in (work.n_layers * work.weight_s).reshape(-1, 2).sum(axis=0).round(4)]
-    [0.0036, 0.0036]
+    [0.0042, 0.0042]
     """
     counted = tuple(pass_operators(model, parts, precision=precision, kv_precision=kv_precision))
-    is_decode = all(part.phase == "decode" for part in parts)
-    builder = _Builder(model, chip, layout, precision, traffic, formats, is_decode)
+    builder = _Builder(model, chip, layout, precision, traffic, formats, [part.phase for part in parts])
     rows = _Rows.of(parts, layout, builder.dense_ranks)
     local, dense = counted, {}
     if layout.dp_size > 1:
@@ -221,14 +227,15 @@ class _Builder:
         precision: str | None,
         traffic: ExpertTraffic,
         formats: ProductFormats,
-        is_decode: bool,
+        phases: Sequence[str],
     ) -> None:
         self.formats = formats
         self.model, self.chip, self.layout, self.precision, self.traffic = model, chip, layout, precision, traffic
         self.dense_ranks = layout.dense_ranks(model.architecture.moe is not None)
         self.columns: dict[str, list[NDArray[np.generic]]] = {}
         self.is_grouped = traffic.is_grouped and layout.deals_out_experts
-        self.is_decode = is_decode
+        self.is_decode = all(phase == "decode" for phase in phases)
+        self.decodes = "decode" in phases
         self.n_passes = 1
 
     def add(self, operator: Operator) -> None:
@@ -255,6 +262,7 @@ class _Builder:
         activations = self._activation_bytes(operator, share) * busiest
         moved = operator.weight_bytes * share + activations + operator.kv_bytes * kv_share
         rows = operator.gemm.m if operator.gemm else np.ones_like(operator.flop)
+        weight_rate = memory * chip.weight_fraction(self._kernel(weights, products), of_experts=operator.kind == "moe")
         peak = chip.peak_flop_per_s(products)
         ideal = flop / peak
         busy = ideal if operator.tiles is None else chip.tiled_s(ideal, operator.tiles, peak)
@@ -269,7 +277,7 @@ class _Builder:
             ceiling_s=ideal / chip.ceiling,
             rows=rows,
             serial_s=np.zeros_like(flop) if operator.serial_steps is None else self._serial_s(operator),
-            weight_s=operator.weight_bytes * share / memory,
+            weight_s=operator.weight_bytes * share / weight_rate,
             activation_s=activations / memory,
             kv_s=operator.kv_bytes * kv_share / (memory * self._kv_fraction(operator)),
             flop=flop,
@@ -412,7 +420,18 @@ class _Builder:
     def _n_kernels(self, operator: Operator, weights: str) -> float:
         # Where products run wider than the weights, these are expanded inside the product and inputs stay as they are.
         quantises = operator.gemm is not None and weights != "bf16" and self.chip.product_format(weights) == weights
-        return KERNELS.get(operator.kind, 1.0) + QUANTIZE_KERNELS * quantises * self.chip.derated
+        if operator.kind == "moe" and not self.is_grouped and self.chip.derated:
+            kernels = self.chip.moe_kernels(self._kernel(weights, self._product_format(operator, weights)))
+            return (kernels - KERNELS_BETWEEN_EXPERTS) / PRODUCTS_OF_EXPERTS
+        splits = self.decodes and operator.kind == "attention"
+        more = QUANTIZE_KERNELS * quantises * self.chip.derated + DECODE_KERNELS * splits
+        return KERNELS.get(operator.kind, 1.0) + more
+
+    def _kernel(self, weights: str, products: str) -> str:
+        """Name of the kernels measured for some weights: their format; of 4 bits in wider products, both widths."""
+        if weights in FOUR_BITS and products not in FOUR_BITS:
+            return "w4a16" if products == "bf16" else "w4a8"
+        return weights if self.chip.product_format(weights) == weights else products
 
     def _rate(self, operator: Operator, weights: str, products: str, rows: FloatArray) -> KernelRate:
         """Of the kernel that was measured for the weights' format, or else for that which products run at."""
@@ -421,9 +440,10 @@ class _Builder:
         match operator.kind:
             case "gemm":
                 return chip.carried(chip.gemm_rate(own, rows), own, products)
+            case "moe" if self.is_grouped:
+                return chip.carried(chip.grouped_rate(own, rows), own, products)
             case "moe":
-                rate = chip.grouped_rate(own, rows) if self.is_grouped else chip.moe_rate(own, rows)
-                return chip.carried(rate, own, products)
+                return chip.moe_rate(self._kernel(weights, products), products, rows)
             case "recurrence":
                 return chip.kernel_rate("recurrence")
             case _:

@@ -1,23 +1,22 @@
-"""Software stacks by name: factors with a version's ratios, settings, and the error bands of their calibration."""
+"""Software stacks by name: factors, settings, and the error bands of their calibration."""
 
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from planner.errors import NAME_CHARACTERS, InputError, Problem, did_you_mean, printable
+from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, ModelProfile, StackProfile, profile_names, stack_profile
 from planner.profiles.stack import Calibration, HarnessSettings, StackSettings, WideSettings
 from planner.roofline.expert_traffic import ExpertTraffic
-from planner.roofline.factors import DATASHEET, Factors
+from planner.roofline.factors import DATASHEET, PRIOR, Factors
 from planner.roofline.formats import ProductFormats
 from planner.roofline.layout import Layout
 from planner.units import MICRO, MILLI
 
 DATASHEET_NAME = "datasheet"
-UNVERSIONED = "unversioned"
 VERSION = re.compile(r"[A-Za-z0-9_.+-]+")
-"""In place of a version: the factors of a framework as they are, where its name alone would mean its default one."""
+"""Of a framework, as a name may have it."""
 QUANTIZED = ("fp8", "int8", "int4", "fp4")
 SERVER = 8
 """Accelerators of a server where nobody says."""
@@ -39,6 +38,11 @@ class RunAs:
         """What a benchmark sets, or the usual one where none is named; None: nothing."""
         return self.harnesses.get(self.source(name) or "")
 
+    def request_s(self, name: str | None) -> float:
+        """What a benchmark counts into TTFT of every request beyond the framework's own overhead [s]."""
+        harness = self.harness(name)
+        return 0.0 if harness is None else MILLI * (harness.request_ms or 0.0)
+
     def by(self, name: str | None) -> StackSettings:
         """Settings under a benchmark.
 
@@ -53,43 +57,27 @@ class RunAs:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """A framework at one version, ready to time passes with."""
+    """A framework, ready to time passes with."""
 
     name: str
-    """Framework and version, as `--stack` takes them."""
+    """Framework, and the version that somebody named, as `--stack` takes them."""
     factors: Factors
-    """Factors, the version's ratios included."""
+    """Its factors."""
     settings: StackSettings
     """How it is run."""
     derated: bool = True
     """Whether the accelerator's measured kernel fractions apply; not for the bare datasheet."""
-    version_is_fitted: bool = True
-    """Whether this very version was among the points; else the factors of the framework stand for it."""
     calibration: Calibration | None = None
     """What the factors were fitted to."""
-    source_overheads_s: Mapping[str, float] = field(default_factory=dict)
-    """What harnesses and tables added to every TTFT that they measured, which predictions leave out [s]."""
     harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
     """How public benchmarks run it."""
-    own_factors: Factors | None = None
-    """Those of its version on models that alone tell of it; on any other it has the framework's."""
-    own_models: tuple[str, ...] = ()
-    """Those models."""
+    version: str = ""
+    """Version that somebody named, which has the factors of the framework."""
 
     @property
     def run_as(self) -> RunAs:
         """How it is run, and by whom."""
         return RunAs(self.settings, self.harnesses)
-
-    def on(self, model: str | None) -> "Stack":
-        """The stack as it runs a model.
-
-        Args:
-            model: name of a model profile; None: one that is not known.
-        """
-        if self.own_factors is None or model not in self.own_models:
-            return self
-        return replace(self, factors=self.own_factors, own_factors=None, own_models=())
 
     def with_settings(self, settings: Mapping[str, object]) -> "Stack":
         """The stack with some settings stated, for wide expert parallelism too.
@@ -105,21 +93,6 @@ class Stack:
             own = {key: value for key, value in stated.items() if key in WideSettings.model_fields}
             stated["wide_ep"] = self.settings.wide_ep.model_copy(update=own)
         return replace(self, settings=self.settings.model_copy(update=stated))
-
-    def measured_by(self, source: str) -> "Stack":
-        """The stack as a harness or table would measure it.
-
-        Raises:
-            InputError: no point of that source was fitted.
-
-        >>> sorted(stack("datasheet").source_overheads_s)
-        []
-        """
-        known = self.source_overheads_s
-        if source not in known:
-            hint = did_you_mean(source, tuple(known)) if known else "none: no source of it is known apart"
-            raise InputError(Problem("stack", self.name, f"has no source {printable(source, NAME_CHARACTERS)!r}", hint))
-        return replace(self, factors=replace(self.factors, source_overhead_s=known[source]))
 
     def on_layout(self, layout: Layout, hardware: HardwareProfile) -> StackSettings:
         """How it is run on an instance; see `settings_on`."""
@@ -190,8 +163,8 @@ UNITS = {"_us": MICRO, "_ms": MILLI}
 
 
 def factors_of(profile: StackProfile) -> Factors:
-    """Factors of a stack profile in SI units, without any version's ratios."""
-    return Factors(**_si({name: factor.value for name, factor in profile.factors.stated.items()}))
+    """Factors of a stack profile in SI units; what it does not state is as expected of any framework."""
+    return replace(PRIOR, **_si({name: factor.value for name, factor in profile.factors.stated.items()}))
 
 
 def _si(values: Mapping[str, float]) -> dict[str, float]:
@@ -225,19 +198,17 @@ def altered(base: Stack, name: str, factors: Mapping[str, float], settings: Mapp
         replace(base.factors, **_si(factors)),
         base.with_settings(settings).settings,
         derated=base.derated or bool(factors),
-        version_is_fitted=False,
     )
 
 
-def stack(name: str, *, default_version: bool = True) -> Stack:
-    """The stack of a name: datasheet, a framework, a framework and version, or a path to a profile.
+def stack(name: str) -> Stack:
+    """The stack of a name: datasheet, a framework, a framework and a version of it, or a path to a profile.
 
-    A version matches a fitted one that begins with it, 0.18 the fitted 0.18.0; one that was not fitted takes the
-    framework's factors, and so does `unversioned`, which stands for points that do not say what they ran under.
+    A version has the factors of its framework: those of one are no closer to what was measured of it on models and
+    accelerators that no fit has seen.
 
     Args:
         name: such as vllm, vllm-0.18, sglang-0.5.9 or datasheet.
-        default_version: whether a framework's name alone means its default version, or no version in particular.
 
     Returns:
         The stack.
@@ -245,45 +216,28 @@ def stack(name: str, *, default_version: bool = True) -> Stack:
     Raises:
         InputError: no such framework.
 
-    >>> stack("datasheet").factors.kernel_latency_s
-    0.0
+    >>> stack("datasheet").factors.kernel_latency_s, stack("vllm-0.18").name
+    (0.0, 'vllm-0.18')
     """
     if name.casefold() == DATASHEET_NAME:
         return Stack(DATASHEET_NAME, DATASHEET, StackSettings(), derated=False)
     if name.endswith(".toml"):
-        profile = stack_profile(name)
-        return versioned(profile, profile.default_version if default_version else None)
+        return stack_of_profile(stack_profile(name))
     frameworks = profile_names("stack")
     for framework in sorted(frameworks, key=len, reverse=True):
         if name.casefold() == framework or name.casefold().startswith(f"{framework}-"):
-            wanted = name[len(framework) + 1 :] or None
-            if wanted is not None and not VERSION.fullmatch(wanted):
+            version = name[len(framework) + 1 :]
+            if version and not VERSION.fullmatch(version):
                 raise InputError(Problem("stack", "", f"{name!r} names no version", "letters, digits and . _ + -"))
-            profile = stack_profile(framework)
-            return versioned(profile, wanted or (profile.default_version if default_version else None))
+            found = stack_of_profile(stack_profile(framework))
+            return replace(found, name=f"{framework}-{version}", version=version) if version else found
     hint = did_you_mean(name, (*frameworks, DATASHEET_NAME))
     raise InputError(Problem("stack", "", f"{name!r} is no known framework", hint))
 
 
-def versioned(profile: StackProfile, version: str | None) -> Stack:
-    """A profile at a version; None: at none in particular. Its name is one by which `stack` finds the same."""
-    if version is None or version.casefold() == UNVERSIONED:
-        name = profile.name if profile.default_version is None else f"{profile.name}-{UNVERSIONED}"
-        return _of(profile, name, factors_of(profile), is_fitted=True)
-    found = _fitted_version(profile, version)
-    factors, name = factors_of(profile), f"{profile.name}-{found or version}"
-    if found is None:
-        return _of(profile, name, factors, is_fitted=False)
-    ratios = profile.versions[found]
-    own = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
-    if not ratios.models:
-        return _of(profile, name, own, is_fitted=True)
-    return replace(_of(profile, name, factors, is_fitted=True), own_factors=own, own_models=ratios.models)
-
-
-def _of(profile: StackProfile, name: str, factors: Factors, *, is_fitted: bool) -> Stack:
-    overheads_s = {source: found.request_ms * MILLI for source, found in profile.source_overheads.items()}
-    return Stack(name, factors, profile.settings, True, is_fitted, profile.calibration, overheads_s, profile.harnesses)
+def stack_of_profile(profile: StackProfile) -> Stack:
+    """A profile, ready to time passes with; its name is one by which `stack` finds the same."""
+    return Stack(profile.name, factors_of(profile), profile.settings, True, profile.calibration, profile.harnesses)
 
 
 def best_stack(model: str, *hardware: str) -> Stack:
@@ -298,7 +252,7 @@ def best_stack(model: str, *hardware: str) -> Stack:
         hardware: names of hardware profiles, in any order.
 
     Returns:
-        The stack at the version of most of those points, at its default one where it has none there.
+        The stack.
 
     Raises:
         InputError: no stack profile is shipped.
@@ -309,8 +263,7 @@ def best_stack(model: str, *hardware: str) -> Stack:
     profiles = [stack_profile(name) for name in profile_names("stack")]
     if not profiles:
         raise InputError(Problem("stack", "", "no stack profile is installed", "or --stack datasheet"))
-    best = min(profiles, key=lambda profile: _distance(profile, model, hardware))
-    return versioned(best, _measured_version(best, model, hardware))
+    return stack_of_profile(min(profiles, key=lambda profile: _distance(profile, model, hardware)))
 
 
 class OwnStack(Protocol):
@@ -367,20 +320,20 @@ def asked_stack(asked: AskedStack, own: Mapping[str, OwnStack]) -> Stack:
         InputError: no such framework.
     """
     if asked.stated is not None:
-        return _own_or_shipped(asked.stated, own, asked.model)
+        return _own_or_shipped(asked.stated, own)
     if len(asked.ran_under) == 1 and (known := _known(asked.ran_under[0])) is not None:
-        return known.on(asked.model)
-    return best_stack(asked.model, *asked.hardware).on(asked.model)
+        return known
+    return best_stack(asked.model, *asked.hardware)
 
 
-def _own_or_shipped(name: str, own: Mapping[str, OwnStack], model: str) -> Stack:
+def _own_or_shipped(name: str, own: Mapping[str, OwnStack]) -> Stack:
     found = own.get(name)
     if found is None:
-        return stack(name).on(model)
+        return stack(name)
     if found.points:
         allowed = "factors, as `planner optimize` fits them to the points before it plans"
         raise InputError(Problem(f"stacks.{name}", "points", "are not fitted yet", allowed))
-    return altered(stack(found.like).on(model), name, found.factors, found.settings)
+    return altered(stack(found.like), name, found.factors, found.settings)
 
 
 def _known(name: str) -> Stack | None:
@@ -389,17 +342,6 @@ def _known(name: str) -> Stack | None:
         return stack(name)
     except InputError:
         return None
-
-
-def _measured_version(profile: StackProfile, model: str, hardware: Collection[str]) -> str | None:
-    """The version that most points of the model there ran under, else of any model there; else the default."""
-    groups = profile.calibration.groups if profile.calibration else ()
-    there = [group for group in groups if group.hardware in hardware]
-    same = [group for group in there if group.model == model] or there
-    points: dict[str | None, int] = {}
-    for group in same:
-        points[group.version] = points.get(group.version, 0) + group.n_points
-    return max(points, key=lambda version: points[version]) if points else profile.default_version
 
 
 def _distance(profile: StackProfile, model: str, hardware: Collection[str]) -> tuple[tuple[int, ...], int, float, str]:
@@ -423,11 +365,3 @@ def _evidence(profile: StackProfile, model: str, hardware: str) -> tuple[int, in
     overall = [summary.mean_abs for summary in (held_out.ttft, held_out.tpot) if summary is not None]
     rank = 1 if hardware in found.hardware else 2 if model in found.models else 3
     return rank, -len(overall), sum(overall) / max(len(overall), 1)
-
-
-def _fitted_version(profile: StackProfile, wanted: str) -> str | None:
-    """The fitted version that a wanted one names: itself, or the only family it begins; the longest if several."""
-    if wanted in profile.versions:
-        return wanted
-    family = [version for version in profile.versions if version.startswith(f"{wanted}.") or wanted == version]
-    return max(family, default=None)

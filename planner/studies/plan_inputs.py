@@ -28,7 +28,6 @@ PROVENANCE = (
     "calibration.date",
     "calibration.in_sample",
     "calibration.held_out",
-    "source_overheads",
 )
 """Parts of profiles that say where figures come from, and how well they did there."""
 PRICED = ("prices", "links")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import NAME_CHARACTERS, InputError, Problem, printable
-from planner.profiles.points import ServingPoint
+from planner.profiles.points import ServingPoint, weights
 from planner.profiles.stack import (
     Bands,
     Calibration,
@@ -19,20 +19,18 @@ from planner.profiles.stack import (
     Factor,
     GroupError,
     PointsFile,
-    SourceOverhead,
     StackFactors,
     StackProfile,
     StackSettings,
-    VersionFactors,
 )
 from planner.reading import TABLE_BYTES, read_bytes
 from planner.roofline import Factors, RunAs
+from planner.roofline.factors import PRIOR, PRIORS
 from planner.studies.fidelity.cases import Case, cases_of, surely_drafted
-from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
+from planner.studies.fidelity.doubts import doubts
+from planner.studies.fidelity.fit import EVERY, OF_A_FRAMEWORK, Fit, Measured, as_run, fit_factors, fit_in_rounds
 from planner.studies.fidelity.loads import loads_of
-from planner.studies.fidelity.rounds import fit_in_rounds
 from planner.studies.fidelity.scores import band, relative_errors, summary
-from planner.studies.fidelity.votes import votes
 from planner.studies.fidelity.wanted import Conventions
 
 FloatArray = NDArray[np.float64]
@@ -48,13 +46,10 @@ UNITS = {
     "prompt_token": 1e6,
 }
 UNITS |= {"eager_launch": 1e6, "step_overhead": 1e3, "host_step": 1e3, "request_overhead": 1e3}
-SUFFIX_MS = 1e3
 SUFFIX = {1e6: "_us", 1e3: "_ms"}
 POINTS_SOURCE, PRIOR_SOURCE, SHIPPED_SOURCE = "points", "priors", "shipped"
-UNNAMED = "unnamed"
-"""Source of points that name none."""
 USUAL = Conventions()
-PRIORS_CITED = "Priors of the fit, planner/studies/fidelity/fit.py: what is expected before any point speaks"
+PRIORS_CITED = "What is expected before any point speaks, planner/roofline/factors.py"
 SHIPPED_CITED = "The stack that is shipped of this framework, which the fit began with"
 SHIPPED_NOTE = "as shipped: the points hardly move it"
 
@@ -83,9 +78,8 @@ def calibrated_stack(
     *,
     settings: StackSettings,
     conventions: Conventions = USUAL,
-    default_version: str | None = None,
-    described: str | None = None,
     start: Factors | None = None,
+    described: str | None = None,
     day: date,
     progress: Callable[[str], None] = lambda _: None,
 ) -> StackProfile:
@@ -97,26 +91,28 @@ def calibrated_stack(
         files: measured points.
         settings: how the framework is run.
         conventions: how benchmarks run it, and the sources that say so.
-        default_version: version meant by its name alone; None: the one with most points.
+        start: factors of the framework, all of which the points move; None: nothing is known of it, and they move few.
         described: whose the points are, for the profile's sources.
-        start: factors that are expected before any point speaks; None: the priors.
         day: date that the profile bears.
         progress: told what is being fitted.
 
     Returns:
-        The profile: factors, ratios of versions, errors in sample, with each model and with each accelerator held out.
+        The profile: factors, errors in sample, with each model and with each accelerator held out.
 
     Raises:
         InputError: too few points of the framework can be predicted.
     """
-    measured, kept = _measured(framework, files, RunAs(settings, conventions.harnesses))
+    how = RunAs(settings, conventions.harnesses)
+    measured, kept = _points_of(framework, files, how)
+    begun, names = (PRIOR, OF_A_FRAMEWORK) if start is None else (start, EVERY)
+    if start is None:  # one's own server may be as slow as it is
+        measured, kept = _sound(measured, kept, begun, how)
     progress(f"fitting {len(kept)} points")
     everything = np.ones(len(kept), bool)
-    fit, measured = fit_in_rounds(measured, everything, RunAs(settings, conventions.harnesses), progress, start)
-    in_sample = errors_of(measured, fit, everything)
-    held_models = held_out(measured, [case.model.name for case in kept], progress, start)
-    held_hardware = held_out(measured, [case.hardware.name for case in kept], progress, start)
-    held_sources = held_out(measured, [source or UNNAMED for source in measured.sources], progress, start)
+    fit, measured = fit_in_rounds(measured, begun, names, how, progress)
+    in_sample = errors_of(measured, fit.factors, everything)
+    held_models = held_out(measured, begun, names, [case.model.name for case in kept], progress)
+    held_hardware = held_out(measured, begun, names, [case.hardware.name for case in kept], progress)
     factors = _factors(fit, is_shipped=start is not None)
     return StackProfile(
         schema_id="planner.stack/1",
@@ -124,13 +120,10 @@ def calibrated_stack(
         title=f"{framework}, calibrated",
         sources={**_sources(files, factors, described), **conventions.sources},
         framework=framework,
-        default_version=default_version or _usual([case.version for case in kept if case.version]),
         settings=settings,
         settings_sources=dict(conventions.settings_sources),
         harnesses=dict(conventions.harnesses),
         factors=factors,
-        versions=_versions(fit, kept),
-        source_overheads=_source_overheads(fit, measured),
         calibration=Calibration(
             date=day.isoformat(),
             source=POINTS_SOURCE,
@@ -141,7 +134,6 @@ def calibrated_stack(
             in_sample=_summaries(in_sample),
             held_out_models=None if held_models is None else _summaries(held_models),
             held_out_hardware=None if held_hardware is None else _summaries(held_hardware),
-            held_out_sources=None if held_sources is None else _summaries(held_sources),
             model_bands=_bands(held_models),
             hardware_bands=_bands(held_hardware or held_models),
             groups=_groups(measured, fit, kept),
@@ -149,35 +141,37 @@ def calibrated_stack(
     )
 
 
-def _measured(framework: str, files: Sequence[PointsOf], how: RunAs) -> tuple[Measured, tuple[Case, ...]]:
+def _points_of(framework: str, files: Sequence[PointsOf], how: RunAs) -> tuple[Measured, tuple[Case, ...]]:
     points = [point for file in files for point in file.points if point.framework.casefold() == framework]
     cases, _ = cases_of(points)
     if len(cases) < FEWEST_POINTS:
         message = f"{len(cases)} points of {framework} can be predicted, of {len(points)} given"
         raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}; planner fidelity says why not"))
-    sources = tuple(how.source(case.point.source) for case in cases)
-    return measured_points(cases, how, tuple(case.version for case in cases), sources), tuple(cases)
+    return measured_points(cases, how), tuple(cases)
 
 
-def measured_points(
-    cases: Sequence[Case], how: RunAs, versions: Sequence[str], sources: Sequence[str | None]
-) -> Measured:
-    """Points that can be predicted, as a fit takes them.
+def _sound(
+    measured: Measured, cases: tuple[Case, ...], expected: Factors, how: RunAs
+) -> tuple[Measured, tuple[Case, ...]]:
+    """Points without those that are doubtful at the factors that are expected; all of them where none is left."""
+    ttft_s, _ = as_run(measured, expected, how).latencies(expected)
+    sound = tuple(case for case, doubt in zip(cases, doubts(cases, how, ttft_s), strict=True) if doubt is None)
+    return (measured_points(sound, how), sound) if 0 < len(sound) < len(cases) else (measured, cases)
+
+
+def measured_points(cases: Sequence[Case], how: RunAs) -> Measured:
+    """Points that can be predicted, as a fit takes them; copies count once.
 
     Args:
         cases: the points.
         how: how they were run.
-        versions: version of each that is to be told apart; empty: of none.
-        sources: harness or table of each that is to be told apart; None: of none.
     """
     whose = list(zip(cases, surely_drafted(cases), strict=True))  # what no plain step can be tells of no kernel
     return Measured(
         loads=loads_of(cases, how),
         ttft_s=np.array([_or_nan(case.point.ttft_s) for case in cases]),
         tpot_s=np.array([_or_nan(None if drafted else case.point.tpot_s) for case, drafted in whose]),
-        weight=votes(cases, sources),
-        versions=tuple(versions),
-        sources=tuple(sources),
+        weight=np.array(weights([case.point for case in cases])),
     )
 
 
@@ -185,9 +179,9 @@ def _or_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def errors_of(measured: Measured, fit: Fit, of: NDArray[np.bool_]) -> HeldOut:
-    """Relative errors of some points by a fit."""
-    ttft, tpot = measured.latencies(measured.factors(fit))
+def errors_of(measured: Measured, factors: Factors, of: NDArray[np.bool_]) -> HeldOut:
+    """Relative errors of some points by some factors."""
+    ttft, tpot = measured.latencies(factors)
     return HeldOut(
         relative_errors(ttft[of], measured.ttft_s[of]),
         relative_errors(tpot[of], measured.tpot_s[of]),
@@ -195,18 +189,21 @@ def errors_of(measured: Measured, fit: Fit, of: NDArray[np.bool_]) -> HeldOut:
 
 
 def held_out(
-    measured: Measured, names: Sequence[str], progress: Callable[[str], None], start: Factors | None = None
+    measured: Measured,
+    start: Factors,
+    names: tuple[str, ...],
+    labels: Sequence[str],
+    progress: Callable[[str], None],
 ) -> HeldOut | None:
     """Errors of each group under a fit to all others; None with a single group."""
-    labels = np.array(names)
-    groups = sorted(set(names))
+    of_group, groups = np.array(labels), sorted(set(labels))
     if len(groups) < 2:
         return None
     found = []
     for group in groups:
         progress(f"fitting without {group}")
-        own = labels == group
-        found.append(errors_of(measured, fit_factors(measured, ~own, start), own))
+        own = of_group == group
+        found.append(errors_of(measured, fit_factors(measured, ~own, start, names).factors, own))
     return HeldOut(np.concatenate([f.ttft for f in found]), np.concatenate([f.tpot for f in found]))
 
 
@@ -226,7 +223,7 @@ def _groups(measured: Measured, fit: Fit, kept: Sequence[Case]) -> tuple[GroupEr
     found = []
     for model, hardware in sorted(set(keys)):
         own = np.array([key == (model, hardware) for key in keys])
-        errors = _summaries(errors_of(measured, fit, own))
+        errors = _summaries(errors_of(measured, fit.factors, own))
         found.append(
             GroupError(
                 model=model,
@@ -242,50 +239,29 @@ def _groups(measured: Measured, fit: Fit, kept: Sequence[Case]) -> tuple[GroupEr
 
 def _factors(fit: Fit, *, is_shipped: bool) -> StackFactors:
     """Fitted values; one that the points say nothing about stays near what was expected and is called assumed."""
-    found = {in_profile(name, fit.factors)[0]: _factor(fit, name, is_shipped=is_shipped) for name in fit.names}
-    return StackFactors(**found)
+    stated = {name: in_profile(name, fit.factors) for name in fit.names}
+    return StackFactors(
+        **{key: _factor(fit, name, value, is_shipped=is_shipped) for name, (key, value) in stated.items()}
+    )
 
 
 def in_profile(name: str, factors: Factors) -> tuple[str, float]:
     """Key and value of a factor in the units of stack profiles.
 
-    >>> in_profile("kernel_latency_s", Factors())
-    ('kernel_latency_us', 3.0)
+    >>> in_profile("kernel_latency_s", PRIOR)
+    ('kernel_latency_us', 4.0)
     """
     stem = name.removesuffix("_s")
     key = stem + SUFFIX[UNITS[stem]] if stem in UNITS else name
     return key, float(f"{float(np.asarray(getattr(factors, name))) * UNITS.get(stem, 1.0):.10g}")
 
 
-def _factor(fit: Fit, name: str, *, is_shipped: bool) -> Factor:
+def _factor(fit: Fit, name: str, value: float, *, is_shipped: bool) -> Factor:
     prior, spread = PRIORS[name], fit.spreads[name]
-    _, value = in_profile(name, fit.factors)
     if spread > MOVED_SPREAD * prior.spread / fit.prior_weight:
         source, why = (SHIPPED_SOURCE, SHIPPED_NOTE) if is_shipped else (PRIOR_SOURCE, prior.why)
         return Factor(value=value, source=source, basis="assumed", note=why)
     return Factor(value=value, source=POINTS_SOURCE, basis="calibrated", spread_fraction=round(spread, 4))
-
-
-def _versions(fit: Fit, kept: Sequence[Case]) -> dict[str, VersionFactors]:
-    return {
-        version: VersionFactors(
-            n_points=sum(case.version == version for case in kept),
-            kernel_latency=ratios[0],
-            collective=ratios[1],
-            host=ratios[2],
-            request=ratios[3],
-            models=tuple(sorted(fit.only.get(version, ()))),
-        )
-        for version, ratios in sorted(fit.ratios.items())
-    }
-
-
-def _source_overheads(fit: Fit, measured: Measured) -> dict[str, SourceOverhead]:
-    n_points = Counter(measured.sources)
-    return {
-        source: SourceOverhead(n_points=n_points[source], request_ms=seconds * SUFFIX_MS)
-        for source, seconds in sorted(fit.sources_s.items())
-    }
 
 
 def _usual(versions: Sequence[str]) -> str | None:

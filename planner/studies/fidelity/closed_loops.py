@@ -94,7 +94,8 @@ def loop_of(case: Case, stack: Stack) -> Loop:
     concurrency = max(round((case.point.concurrency or 1.0) / case.n_prefill_workers), 1)
     prompts, outputs = _lengths(case, harness, concurrency)
     factors = stack.factors
-    delays_s = factors.request_overhead_s * _scattered(len(prompts))
+    harness_s = stack.run_as.request_s(case.point.source)
+    delays_s = factors.request_overhead_s * _scattered(len(prompts)) + harness_s
     load = EngineLoad(prompts, outputs, delays_s, factors.prompt_token_s * prompts.astype(float), concurrency)
     return Loop(case, served, engine_rules(case, stack, served, load, harness), load)
 

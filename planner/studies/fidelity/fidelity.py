@@ -1,25 +1,26 @@
 """Predictions of measured serving points, scored."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
 
 from planner.errors import InputError, Problem
 from planner.notes import Note, note
-from planner.profiles import Kind, StackProfile, namesake_note, stack_profile
+from planner.profiles import Kind, StackProfile, namesake_note
 from planner.profiles.points import ServingPoint
-from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
-from planner.roofline import Stack, best_stack, stack, versioned
+from planner.results.fidelity import Fidelity, FidelityGroup, PredictedPoint, RefusedPoints
+from planner.roofline import Stack, best_stack, stack, stack_of_profile
 from planner.studies.fidelity.cases import Case, Refusal, cases_of
 from planner.studies.fidelity.closed_loops import is_run, run_times
+from planner.studies.fidelity.doubts import doubts
 from planner.studies.fidelity.loads import FloatArray, loads_of
 from planner.studies.fidelity.scores import latency_error
 
 Key = tuple[str, str, str, str]
-Times = tuple[Stack, float, float, float]
-"""Stack, TTFT, TPOT, and what of TTFT is its source's alone [s]."""
+Times = tuple[Stack, float, float]
+"""Stack, TTFT and TPOT [s]."""
 
 
 def fidelity(
@@ -29,9 +30,8 @@ def fidelity(
 
     Args:
         points: measured points.
-        stack_name: stack that predicts all of them; the path of a profile predicts points of its framework at their
-            own versions. None: that of each point's framework and version, or the one calibrated best for its model
-            and accelerator where the framework has no profile.
+        stack_name: stack that predicts all of them, or the path of a profile. None: that of each point's framework, or
+            the one calibrated best for its model and accelerator where the framework has no profile.
         profile: a profile that takes the place of a path to one.
 
     Returns:
@@ -44,7 +44,8 @@ def fidelity(
     _check_names(cases)
     predicted = _predictions(cases, _stack_chooser(stack_name, profile))
     order = {id(point): index for index, point in enumerate(points)}
-    rows = [_row(order[id(case.point)], case, *predicted[index]) for index, case in enumerate(cases)]
+    doubt = _doubts(cases, predicted)
+    rows = [_row(order[id(case.point)], case, *predicted[k], doubt[k]) for k, case in enumerate(cases)]
     rows += [_refused_row(order[id(refusal.point)], refusal) for refusal in refused]
     rows.sort(key=lambda row: row.index)
     modes = [point.mode for point in points]
@@ -52,51 +53,45 @@ def fidelity(
         n_points=len(points),
         n_predicted=len(cases),
         ttft=latency_error((row.predicted_ttft_s, row.ttft_s) for row in rows),
-        ttft_without_source=_without_source(rows),
         tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows),
         groups=_groups(rows, modes),
         refused=_refusals(refused),
+        doubtful=_counted((row.model, row.hardware, row.doubt) for row in rows if row.doubt),
+        sound_ttft=latency_error((row.predicted_ttft_s, row.ttft_s) for row in rows if not row.doubt),
+        sound_tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows if not row.doubt),
         notes=(*_notes(cases), *_profile_notes(points, stack_name)),
         points=tuple(rows),
     )
 
 
 def _stack_chooser(name: str | None, profile: StackProfile | None) -> Callable[[Case], Stack]:
-    if name is not None and name.endswith(".toml"):
-        profile = stack_profile(name)
-    if profile is not None:
-        return lambda case: _at_own_version(profile, case)
-    if name is None:
+    if profile is None and name is None:
         return _stack_of
-    fixed = stack(name)
+    fixed = stack_of_profile(profile) if profile is not None else stack(name or "")
     return lambda _: fixed
 
 
-def _at_own_version(profile: StackProfile, case: Case) -> Stack:
-    """A profile at the version that a point ran; at its default one for points of other frameworks."""
-    own = case.point.framework.casefold() == profile.framework
-    return versioned(profile, (case.version or None) if own else profile.default_version)
-
-
 def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> list[Times]:
-    """Stack and times of each case, as its source measures them; cases of one stack are timed together."""
-    stacks = [stack_of(case).on(case.model.name) for case in cases]
-    keys = [(used.name, case.model.name) for used, case in zip(stacks, cases, strict=True)]
-    by_name = dict(zip(keys, stacks, strict=True))
+    """Stack and times of each case; cases of one stack are timed together."""
+    stacks = [stack_of(case) for case in cases]
+    by_name = {used.name: used for used in stacks}
     results: list[Times | None] = [None] * len(cases)
-    for wanted, found in by_name.items():
-        indices = [index for index, key in enumerate(keys) if key == wanted]
-        sources = [found.run_as.source(cases[index].point.source) or "" for index in indices]
-        added_s = np.array([found.source_overheads_s.get(source, 0.0) for source in sources])
+    for name, found in by_name.items():
+        indices = [index for index, used in enumerate(stacks) if used.name == name]
         ttft, tpot = case_times([cases[index] for index in indices], found)
-        columns = zip(indices, (ttft + added_s).tolist(), tpot.tolist(), added_s.tolist(), strict=True)
-        for index, first, later, added in columns:
-            results[index] = (found, first, later, added)
+        for index, first, later in zip(indices, ttft.tolist(), tpot.tolist(), strict=True):
+            results[index] = (found, first, later)
     return [result for result in results if result is not None]
 
 
+def _doubts(cases: Sequence[Case], predicted: Sequence[Times]) -> list[str | None]:
+    """What is wrong with each case, by how its stack is run."""
+    each = (doubts([case], used.run_as, [ttft_s]) for case, (used, ttft_s, _) in zip(cases, predicted, strict=True))
+    return [found for (found,) in each]
+
+
 def case_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, FloatArray]:
-    """TTFT and TPOT of cases under one stack, without what sources add: of closed loops by a run, else by formulas."""
+    """TTFT and TPOT of cases under one stack: of closed loops by a run, else by formulas."""
     ttft, tpot = np.zeros(len(cases)), np.zeros(len(cases))
     run = np.array([is_run(case) for case in cases])
     for chosen, times in ((run, run_times), (~run, _formula_times)):
@@ -112,14 +107,13 @@ def _formula_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, Flo
 
 def _stack_of(case: Case) -> Stack:
     """The stack that a point ran on, or the best there is for its model and accelerator."""
-    framework, version = case.point.framework.casefold(), case.version
     try:
-        return stack(f"{framework}-{version}") if version else stack(framework, default_version=False)
+        return stack(case.point.framework.casefold())
     except InputError:
         return best_stack(case.model.name, case.hardware.name)
 
 
-def _row(index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float, added_s: float) -> PredictedPoint:
+def _row(index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float, doubt: str | None) -> PredictedPoint:
     point = case.point
     return PredictedPoint(
         index=index,
@@ -132,7 +126,7 @@ def _row(index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float, adde
         tpot_s=point.tpot_s,
         predicted_ttft_s=ttft_s,
         predicted_tpot_s=None if point.output_tokens <= 1 else tpot_s,
-        source_overhead_s=added_s,
+        doubt=doubt,
     )
 
 
@@ -163,14 +157,6 @@ def _refused_row(index: int, refusal: Refusal) -> PredictedPoint:
         predicted_tpot_s=None,
         reason=refusal.reason,
     )
-
-
-def _without_source(rows: Sequence[PredictedPoint]) -> LatencyError | None:
-    """Errors of TTFT without what sources add; None where none of these points has such a source."""
-    if not any(row.source_overhead_s for row in rows):
-        return None
-    pairs = [(row.predicted_ttft_s, row.ttft_s, row.source_overhead_s) for row in rows]
-    return latency_error((None if found is None else found - added, measured) for found, measured, added in pairs)
 
 
 def _groups(rows: Sequence[PredictedPoint], modes: Sequence[str]) -> tuple[FidelityGroup, ...]:
@@ -228,7 +214,12 @@ def _profile_notes(points: Sequence[ServingPoint], stack_name: str | None) -> It
 
 
 def _refusals(refused: Sequence[Refusal]) -> tuple[RefusedPoints, ...]:
-    counts = Counter((refusal.point.model, refusal.point.hardware, refusal.reason) for refusal in refused)
+    return _counted((refusal.point.model, refusal.point.hardware, refusal.reason) for refusal in refused)
+
+
+def _counted(found: Iterable[tuple[str, str, str]]) -> tuple[RefusedPoints, ...]:
+    """Points by model, accelerator and reason."""
+    counts = Counter(found)
     return tuple(
         RefusedPoints(model=model, hardware=hardware, reason=reason, n=n)
         for (model, hardware, reason), n in sorted(counts.items())

@@ -72,6 +72,8 @@ class Loads:
     """Mean tokens generated per request [tokens]."""
     transfer_s: FloatArray
     """Hand-over of the cache between workers; 0 when co-located [s]."""
+    harness_s: FloatArray
+    """What the benchmark counts into TTFT beyond the framework's own overhead [s]."""
     n_prefill_workers: FloatArray
     """Workers that prefill; 1 when co-located."""
     is_disaggregated: NDArray[np.bool_]
@@ -103,7 +105,7 @@ class Loads:
         added, together = (self.n_chunks * np.maximum(one - step, 0.0) for one in (mixed, full))
         interference = np.where(self.is_disaggregated, apart, added / self.n_together)
         times = LoopTimes(
-            alone + factors.before_prefill_s(self.prompt_tokens) + self.transfer_s,
+            alone + factors.before_prefill_s(self.prompt_tokens) + self.harness_s + self.transfer_s,
             interference,
             step,
             np.where(self.is_disaggregated, apart, together),
@@ -168,7 +170,7 @@ class _Load:
 
     NUMBERS = (
         *("n_chunks", "batch", "batch_per_replica", "concurrency", "in_batch", "output_tokens", "transfer_s"),
-        *("n_prefill_workers", "n_together", "n_replicas", "prompt_tokens", "n_prefill_replicas"),
+        *("n_prefill_workers", "n_together", "n_replicas", "prompt_tokens", "n_prefill_replicas", "harness_s"),
         *("tokens_per_step", "overlap"),
     )
     prefill: RankWork
@@ -188,6 +190,7 @@ class _Load:
     prompt_tokens: float
     output_tokens: float
     transfer_s: float
+    harness_s: float
     n_prefill_workers: float
     tokens_per_step: float
     overlap: float
@@ -234,6 +237,7 @@ def _load(case: Case, how: RunAs, derated: bool) -> _Load:
         prompt_tokens=prompt,
         output_tokens=output,
         transfer_s=_transfer_s(case, served, prompt),
+        harness_s=how.request_s(case.point.source),
         n_prefill_workers=float(case.n_prefill_workers if case.is_disaggregated else 1),
         tokens_per_step=decoder.tokens_per_step,
         overlap=decoder.traffic.overlap_efficiency,

@@ -13,8 +13,7 @@ from planner.roofline.stack import altered
 from planner.scenario import AssumedStack, Scenario
 from planner.studies.fidelity.calibrate import errors_of, held_out, in_profile, measured_points
 from planner.studies.fidelity.cases import cases_of
-from planner.studies.fidelity.fit import Fit, expected
-from planner.studies.fidelity.rounds import as_run, fit_in_rounds
+from planner.studies.fidelity.fit import EVERY, as_run, fit_in_rounds
 from planner.studies.fidelity.scores import summary
 from planner.units import percent
 
@@ -51,16 +50,14 @@ def _fitted(scenario: Scenario, name: str, own: AssumedStack) -> tuple[dict[str,
         why = refused[0].reason if refused else "the files have none"
         where = scenario.problem(("stacks", name, "points"), f"no point can be predicted: {why}", "one at least")
         raise InputError(where)
-    models = {case.model.name for case in cases}
-    base = stack(scenario.own_stacks[name].like).on(models.pop() if len(models) == 1 else None)
+    base = stack(scenario.own_stacks[name].like)
     begun = altered(base, name, own.factors, own.settings)
     how, start = RunAs(begun.settings, base.harnesses), begun.factors
-    measured = measured_points(cases, how, [""] * len(cases), [None] * len(cases))
-    everything, first = np.ones(len(cases), bool), expected(start=start)
-    before = errors_of(as_run(measured, first, how), first, everything)
-    fit, measured = fit_in_rounds(measured, everything, how, lambda _: None, start)
-    after = held_out(measured, [str(i) for i in range(len(cases))], lambda _: None, start)
-    after = after or errors_of(measured, fit, everything)
+    measured, everything = measured_points(cases, how), np.ones(len(cases), bool)
+    before = errors_of(as_run(measured, start, how), start, everything)
+    fit, measured = fit_in_rounds(measured, start, EVERY, how, lambda _: None)
+    after = held_out(measured, start, EVERY, [str(i) for i in range(len(cases))], lambda _: None)
+    after = after or errors_of(measured, fit.factors, everything)
     said = [
         f"of {kind} {_mean(summary(old))} before, {_mean(summary(new))} after"
         for kind, old, new in (("TTFT", before.ttft, after.ttft), ("TPOT", before.tpot, after.tpot))
@@ -69,13 +66,13 @@ def _fitted(scenario: Scenario, name: str, own: AssumedStack) -> tuple[dict[str,
     left = f" ({len(refused)} more cannot be predicted)" if refused else ""
     plural = "s" if len(cases) > 1 else ""
     text = f"{len(cases)} point{plural} of {', '.join(own.points)}{left}: mean error {'; '.join(said)}"
-    return dict(in_profile(factor, fit.factors) for factor in _moved(fit, start)), text
+    return dict(in_profile(factor, fit.factors) for factor in _moved(fit.factors, start)), text
 
 
-def _moved(fit: Fit, start: Factors) -> Iterator[str]:
+def _moved(fitted: Factors, start: Factors) -> Iterator[str]:
     """Factors that the points moved."""
-    for name in fit.names:
-        before, after = (float(np.asarray(getattr(factors, name))) for factors in (start, fit.factors))
+    for name in EVERY:
+        before, after = (float(np.asarray(getattr(factors, name))) for factors in (start, fitted))
         if abs(after - before) > LEAST_MOVE * abs(before):
             yield name
 

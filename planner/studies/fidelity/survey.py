@@ -20,7 +20,6 @@ from planner.results import (
     Scored,
     ScoredCurve,
     StackScore,
-    VersionScore,
 )
 from planner.studies.fidelity.catalogue_points import catalogue_points
 from planner.studies.fidelity.fidelity import fidelity
@@ -62,7 +61,6 @@ def survey(files: Sequence[tuple[Path, Sequence[ServingPoint]]], folder: Path) -
         files=tuple(_files(files, rows, notes)),
         by_hardware=tuple(_by_hardware(serving, notes)),
         stacks=tuple(_stack_score(stack, calibration) for stack, calibration in fitted),
-        versions=tuple(score for stack, _ in fitted for score in _versions(stack)),
         curves=(*_catalogue_curves(fitted), *_file_curves(rows, fitted)),
         doubts=tuple(_doubts(serving, notes)),
         without_doubts=_without_doubts(serving, notes),
@@ -125,8 +123,8 @@ def _by_hardware(rows: Sequence[Row], notes: FidelityNotes) -> Iterator[Hardware
 
 
 def _stack_score(stack: StackProfile, found: Calibration) -> StackScore:
-    held_out = (found.held_out_models, found.held_out_hardware, found.held_out_sources)
-    models, hardware, sources = (None if errors is None else _summed(errors) for errors in held_out)
+    held_out = (found.held_out_models, found.held_out_hardware)
+    models, hardware = (None if errors is None else _summed(errors) for errors in held_out)
     return StackScore(
         stack=stack.name,
         models=found.models,
@@ -134,7 +132,6 @@ def _stack_score(stack: StackProfile, found: Calibration) -> StackScore:
         in_sample=_summed(found.in_sample),
         held_out_models=models,
         held_out_hardware=hardware,
-        held_out_sources=sources,
     )
 
 
@@ -147,12 +144,6 @@ def _latency(summary: ErrorSummary | None) -> LatencyError:
     if summary is None:
         return LatencyError()
     return LatencyError(mean_abs_error=summary.mean_abs, median_abs_error=summary.median_abs, bias=summary.bias)
-
-
-def _versions(stack: StackProfile) -> Iterator[VersionScore]:
-    for version, ratios in stack.versions.items():
-        is_default = version == stack.default_version
-        yield VersionScore(stack=stack.name, version=version, is_default=is_default, **dict(ratios))
 
 
 def _catalogue_curves(stacks: Sequence[Fitted]) -> Iterator[ScoredCurve]:

@@ -14,40 +14,22 @@ from planner.studies.fidelity.cases import frameworks
 NAMED = "--stack"
 
 
-def wanted_framework(name: str, points: Sequence[ServingPoint]) -> tuple[str, str | None]:
-    """Framework and version that a name means, such as vllm-0.19.0.
+def wanted_framework(name: str, points: Sequence[ServingPoint]) -> str:
+    """Framework of points that a name means, such as vllm, or vllm-0.19.0.
 
     Args:
-        name: a framework of the points, alone or with one of its versions.
+        name: a framework of the points, alone or with a version.
         points: measured points.
 
-    Returns:
-        Framework in lower case, and the version as the points write it; None where none is named.
-
     Raises:
-        InputError: the points are of other frameworks, or of other versions.
+        InputError: the points are of other frameworks.
     """
     found = frameworks(points)
     wanted = name.casefold()
     matching = [framework for framework in found if wanted == framework or wanted.startswith(f"{framework}-")]
     if not matching:
         raise InputError(Problem(NAMED, "", f"no point is of {name}", f"frameworks found: {', '.join(found)}"))
-    framework = max(matching, key=len)
-    version = name[len(framework) + 1 :]
-    return framework, _version(framework, version, points) if version else None
-
-
-def _version(framework: str, wanted: str, points: Sequence[ServingPoint]) -> str:
-    """The version of the points that a wanted one names: itself, or the only one that begins with it."""
-    versions = {point.framework_version or "" for point in points if point.framework.casefold() == framework} - {""}
-    matching = [version for version in versions if version.startswith(f"{wanted}.")]
-    if wanted in versions:
-        return wanted
-    if len(matching) == 1:
-        return matching[0]
-    message = f"{len(matching) or 'no'} versions of {framework} are called {wanted}"
-    known = ", ".join(sorted(matching or versions)) or "none is named by the points"
-    raise InputError(Problem(NAMED, "", message, f"versions found: {known}"))
+    return max(matching, key=len)
 
 
 @dataclass(frozen=True)
@@ -68,7 +50,7 @@ def shipped_conventions(framework: str, changed: Collection[str] = ()) -> Conven
         changed: settings that are somebody's own, and not those of the profile.
 
     >>> sorted(shipped_conventions("sglang").harnesses)
-    ['inferencex']
+    ['inferencex', 'prfaas']
     """
     if framework not in profile_names("stack"):
         return Conventions()

@@ -10,13 +10,15 @@ from planner.hybrid.machine import CoreRates, KernelRates, MachineDescription
 from planner.profiles import ModelProfile
 from planner.profiles.efficiency_checks import BOUNDS, RANGES, SLACK
 from planner.profiles.toml_text import toml_assignments, toml_table
-from planner.units import GB, TERA, gbps
+from planner.roofline.chip import KERNEL_START_S, MOE_ROWS
+from planner.units import GB, MICRO, TERA, gbps
 
 DIGITS = 4
 CHUNK_US = 20.0
 """Calls of one chunk of the recurrence that take their time whatever is in it; a probe's fit corrects it."""
 CHUNK_CALLS = 20
 """The same as calls, where one takes longer."""
+EXPERT_KERNELS, EXPERTS_NOTE = 5, "two products, each with a sort or a sum, and what is between them"
 WITHIN = 0.999
 """Of a bound that the gate sets, so that rounding does not lead out of it."""
 
@@ -56,12 +58,15 @@ def hardware_toml(
     fractions |= {
         "attention_prefill_fraction": kernel["attention_flop_per_s"] / peak,
         "attention_decode_fraction": kernel["attention_read_bytes_per_s"] / memory,
-        "moe_bf16_fraction": kernel["moe_flop_per_s"] / peak,
+        "weight_read_bf16_fraction": core["memory_bytes_per_s"] / memory,
+        "moe_weight_read_bf16_fraction": core["memory_bytes_per_s"] / memory,
         "recurrence_fraction": kernel["recurrence_flop_per_s"] / peak,
         "recurrence_decode_fraction": kernel["state_bytes_per_s"] / memory,
     }
+    fractions |= {f"moe_bf16_m{int(rows)}_fraction": kernel["moe_flop_per_s"] / peak for rows in MOE_ROWS}
     chunk_us = max(CHUNK_US, CHUNK_CALLS * core["call_s"] * 1e6)
     efficiency = _efficiencies(fractions)
+    efficiency["moe_bf16_start_us"] = _figure(EXPERT_KERNELS * KERNEL_START_S / MICRO, EXPERTS_NOTE, basis="assumed")
     efficiency["recurrence_chunk_us"] = _figure(chunk_us, "some twenty calls of a microsecond", basis="assumed")
     head = {
         "schema": "planner.hardware/1",

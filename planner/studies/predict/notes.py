@@ -160,24 +160,10 @@ def _collective_notes(asked: Instance) -> Iterator[Note]:
 
 def _stack_notes(asked: Instance) -> Iterator[Note]:
     found = asked.stack
-    if found.calibration and not found.version_is_fitted:
+    if found.version:
         yield note(
-            "version-not-calibrated",
-            f"the version of {found.name} was not calibrated: factors of its framework stand for it",
-        )
-    if found.own_factors is not None:
-        seen = ", ".join(found.own_models)
-        yield note(
-            "version-seen-on-others",
-            f"{found.name} was seen on {seen} alone: the factors of its framework stand for it on {asked.model.name}",
-        )
-    if found.source_overheads_s and asked.question.source is None and asked.has_shapes:
-        each = ", ".join(f"{seconds:.3g} s by {source}" for source, seconds in found.source_overheads_s.items())
-        usual = next(iter(found.source_overheads_s))
-        yield note(
-            "source-overhead-left-out",
-            f"what sources measured of every prompt beyond the framework's own overhead is left out: {each} "
-            f"(--source {usual} puts it back)",
+            "version-of-framework",
+            f"{found.name} has the factors of its framework: versions are not told apart",
         )
     if found.calibration and asked.has_shapes:
         yield from _coverage_notes(asked, found.calibration)

@@ -60,8 +60,6 @@ class PredictQuestion:
     """Sequences decoded together."""
     context_tokens: int = 4096
     """Context of each of them [tokens]."""
-    source: str | None = None
-    """Harness or table whose own overhead is added to every prefill, as it would measure it; None: none."""
     drafts: AskedDrafts = NO_DRAFTS
     """Tokens that are drafted in every decode step."""
     tpot_limit_s: float | None = None
@@ -204,9 +202,8 @@ def instance(question: PredictQuestion) -> Instance:
     layout = question.parallel_sizes()
     model, hardware = model_profile(question.model), hardware_profile(question.hardware)
     known = stack(question.stack) if question.stack else best_stack(model.name, hardware.name)
-    chosen = known.on(model.name).with_settings(question.settings)
-    measured = chosen if question.source is None else chosen.measured_by(question.source)
-    found = Instance(question, model, hardware, layout, measured, question.drafts.speculation)
+    chosen = known.with_settings(question.settings)
+    found = Instance(question, model, hardware, layout, chosen, question.drafts.speculation)
     if found.speculation is not None:
         _check_drafts(found)
     return found
