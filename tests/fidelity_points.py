@@ -77,12 +77,12 @@ def configurations(framework: str = "vllm", version: str | None = "0.19.0") -> l
 
 def timed(points: Sequence[ServingPoint], factors: Factors, settings: StackSettings = SETTINGS) -> list[ServingPoint]:
     """Points with the latencies that the model has for them with these factors."""
-    return _with(points, *case_times(_cases(points), Stack("test", factors, settings)))
+    return _with(points, *case_times(_cases(points), Stack("test", factors, settings))[:2])
 
 
 def made_by(name: str, points: Sequence[ServingPoint]) -> list[ServingPoint]:
     """Points with the latencies that a shipped stack has for them."""
-    return _with(points, *case_times(_cases(points), stack(name)))
+    return _with(points, *case_times(_cases(points), stack(name))[:2])
 
 
 def by_formulas(points: Sequence[ServingPoint], factors: Factors) -> list[ServingPoint]:

@@ -278,7 +278,7 @@ def run_points(factors: Factors) -> list[ServingPoint]:
     """Points that a stack with these factors makes under the harness."""
     points = [replace(point, source="bench") for point in configurations()[::2]]
     cases, _ = cases_of(points)
-    ttft, tpot = case_times(cases, Stack("truth", factors, HOW.settings, harnesses=HOW.harnesses))
+    ttft, tpot, _ = case_times(cases, Stack("truth", factors, HOW.settings, harnesses=HOW.harnesses))
     times = zip(points, ttft.tolist(), tpot.tolist(), strict=True)
     return [replace(point, ttft_s=first, tpot_s=later) for point, first, later in times]
 

@@ -11,6 +11,7 @@ from planner.profiles.points import ServingPoint, read_points
 from planner.profiles.points.csv_points import csv_points
 from planner.profiles.stack_writer import stack_toml
 from planner.studies.fidelity import fidelity
+from planner.studies.fidelity.cases import case_of
 from tests.cpu_cost import cached
 from tests.fidelity_points import POINT, configurations, made_by, slower
 from tests.stacks import CALIBRATED, NAME
@@ -42,6 +43,29 @@ def test_points_that_a_stack_made_are_predicted_by_it_without_error() -> None:
     for error in (found.ttft, found.tpot):
         assert error.mean_abs_error == pytest.approx(0.0, abs=EXACT)
         assert error.median_abs_error == pytest.approx(0.0, abs=EXACT)
+
+
+def test_a_throughput_is_scored_like_a_latency_and_by_group() -> None:
+    (made,) = made_by("vllm", [POINT])
+    predicted = fidelity([made]).points[0].predicted_tokens_per_s
+    assert predicted is not None
+    found = fidelity([replace(made, output_tokens_per_s_per_gpu=predicted / 1.25)])
+    for score in (found.throughput, found.groups[0].throughput):
+        assert (score.mean_abs_error, score.bias) == (pytest.approx(0.25), pytest.approx(0.25))
+    assert fidelity([made]).throughput.mean_abs_error is None
+
+
+def test_workers_of_either_side_have_replicas_and_experts_of_their_own() -> None:
+    """Of a prefill worker with eight replicas each takes a prompt, so that none waits for another."""
+    sides = {"prefill_num_workers": 1, "prefill_tp_size": 1, "prefill_attention_dp_size": 8, "prefill_moe_ep_size": 8}
+    wide = replace(DISAGG, model="deepseek-v3", hardware="h200-sxm", precision="fp8", concurrency=8.0, **sides)
+    case = case_of(wide)
+    assert str(case.prefill_layout) == "tp=1,ep=8,dp=8,pp=1"
+    assert str(case.decode_layout) == "tp=8,ep=1,dp=1,pp=1"
+    (row,) = fidelity([replace(wide, n_accelerators=16)]).points
+    assert row.predicted_ttft_s is not None
+    refused = fidelity([replace(wide, prefill_moe_ep_size=3)]).refused
+    assert "prefill_moe_ep_size 3 does not divide tp x dp, 8" in refused[0].reason
 
 
 @pytest.mark.parametrize(("ratio", "error"), [(2.0, -0.5), (0.8, 0.25)])
@@ -208,6 +232,7 @@ def test_the_answer_leaves_out_points_but_holds_every_field_of_the_contract() ->
     content = fidelity(true_points()).model_dump(mode="json", by_alias=True)
     of_all = ["schema", "n_points", "n_predicted", "ttft", "tpot", "groups", "refused"]
     of_all += ["doubtful", "sound_ttft", "sound_tpot", "notes"]
+    of_all.insert(5, "throughput")
     assert [*content] == of_all
 
 

@@ -25,7 +25,7 @@ def loop(point: ServingPoint, used: Stack) -> Loop:
 
 
 def times(point: ServingPoint, used: Stack) -> tuple[float, float]:
-    ttft, tpot = case_times([case_of(point)], used)
+    ttft, tpot, _ = case_times([case_of(point)], used)
     return float(ttft[0]), float(tpot[0])
 
 
@@ -37,9 +37,33 @@ def test_a_point_has_the_same_times_whatever_stands_beside_it() -> None:
         assert [float(a[0]) for a in alone] == pytest.approx([float(a[k]) for a in together], rel=1e-9)
 
 
+@pytest.mark.parametrize("concurrency", [1.0, 16.0, 64.0])
+def test_a_loops_throughput_is_what_its_latencies_leave_by_littles_law(concurrency: float) -> None:
+    """Tokens over all the time of a run: N = X R, but for the end, when fewer and fewer are left."""
+    point = replace(POINT, concurrency=concurrency, length_ratio=1.0)
+    ttft, tpot, rate = (float(column[0]) for column in run_times([case_of(point)], stack()))
+    in_all = concurrency * point.output_tokens / (ttft + tpot * (point.output_tokens - 1)) / point.n_accelerators
+    assert 0.85 * in_all < rate < 1.02 * in_all
+
+
+def test_a_batch_is_run_once_through_and_its_throughput_is_all_tokens_over_all_the_time() -> None:
+    point = replace(POINT, concurrency=40.0, length_ratio=1.0, ttft_s=None, tpot_s=None)
+    batch = replace(point, output_tokens_per_s_per_gpu=1.0)
+    once = loop(batch, stack())
+    assert len(once.load.prompt_tokens) == 40
+    assert len(loop(replace(batch, tpot_s=0.1), stack()).load.prompt_tokens) == 400
+    _, _, rate = (float(column[0]) for column in run_times([case_of(batch)], stack()))
+    contexts = point.input_tokens + np.arange(1, point.output_tokens)
+    decode_s = once.served.decode_time(40, contexts).total_s.sum()
+    prefill_s = float(once.served.prefill_time([point.input_tokens]).total_s[0])
+    fastest = 40 * point.output_tokens / decode_s / point.n_accelerators
+    slowest = 40 * point.output_tokens / (decode_s + 40 * prefill_s) / point.n_accelerators
+    assert slowest * 0.98 < rate < fastest
+
+
 def test_copies_of_a_point_are_one_run() -> None:
     copies = [case_of(replace(POINT, line=line, ttft_s=line / 10)) for line in (2, 3, 4)]
-    ttft, tpot = run_times(copies, stack())
+    ttft, tpot, _ = run_times(copies, stack())
     assert len({*ttft.tolist()}) == len({*tpot.tolist()}) == 1
 
 
@@ -50,7 +74,7 @@ def test_one_in_flight_waits_for_nobody() -> None:
     served = alone.served
     prefill_s = float(served.prefill_time([point.input_tokens]).total_s[0])
     contexts = point.input_tokens + np.arange(1, point.output_tokens)
-    ttft, tpot = run_times([case], used)
+    ttft, tpot, _ = run_times([case], used)
     assert ttft[0] == pytest.approx(prefill_s, rel=0.01)
     assert tpot[0] == pytest.approx(served.decode_time(1, contexts).total_s.mean(), rel=0.01)
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.profiles.points import PointDefaults, ServingPoint, points_csv, read_points, weights
+from planner.profiles.points.point import THROUGHPUT
 from planner.profiles.points.table import MOST_PROBLEMS
 
 NOTHING = PointDefaults()
@@ -130,6 +131,47 @@ def test_a_disaggregated_row_has_workers_and_their_accelerators(points_of):
     assert (point.decode_num_workers, point.decode_tp_size) == (1, 8)
 
 
+def test_each_side_of_a_disaggregated_row_has_a_layout_of_its_own(points_of):
+    row = {key: text for key, text in ROW.items() if key != "gpus"} | {"mode": "disagg"}
+    sides = {"prefill_num_workers": "2", "prefill_tp_size": "1", "prefill_attention_dp_size": "8"}
+    sides |= {"prefill_moe_ep_size": "8", "decode_num_workers": "1", "decode_tp_size": "4"}
+    sides |= {"decode_attention_dp_size": "4", "decode_pp_size": "2", "decode_moe_ep_size": "16"}
+    (point,) = points_of(table(row | sides))
+    assert point.n_accelerators == 2 * 8 + 4 * 4 * 2
+    assert (point.prefill_attention_dp_size, point.prefill_moe_ep_size, point.prefill_pp_size) == (8, 8, None)
+    assert (point.decode_attention_dp_size, point.decode_moe_ep_size, point.decode_pp_size) == (4, 16, 2)
+
+
+@pytest.mark.parametrize(
+    ("column", "hint"),
+    [
+        ("prefil_tp_size", "did you mean 'prefill_tp_size'?"),
+        ("context_parallel", "columns of the layout: tp_size, "),
+        ("cp_size", "did you mean 'tp_size'?"),
+        ("encoder_num_workers", "did you mean 'decode_num_workers'?"),
+    ],
+)
+def test_an_unknown_column_that_states_a_layout_is_refused(points_of, column, hint):
+    with pytest.raises(InputError) as found:
+        points_of(table(ROW | {column: "2"}))
+    (problem,) = found.value.problems
+    assert (problem.key, problem.message) == (column, "states a layout and is not known")
+    assert hint in problem.allowed
+
+
+@pytest.mark.parametrize("column", ["num_prompts", "max_batch_size", "steps", "notes"])
+def test_an_unknown_column_of_anything_else_is_let_be(points_of, column):
+    assert len(points_of(table(ROW | {column: "2"}))) == 1
+
+
+def test_a_throughput_stands_in_place_of_latencies_and_is_then_of_requests_queued_at_once(points_of):
+    row = {key: text for key, text in ROW.items() if not key.endswith("_ms")}
+    (batch,) = points_of(table(row | {"output_tokens_per_s_per_gpu": "1234.5"}))
+    (both,) = points_of(table(ROW | {"output_tokens_per_s_per_gpu": "1234.5"}))
+    assert batch.output_tokens_per_s_per_gpu == both.output_tokens_per_s_per_gpu == 1234.5
+    assert (batch.is_batch, both.is_batch) == (True, False)
+
+
 def test_a_disaggregated_row_without_workers_is_read_and_says_so(points_of):
     (point,) = points_of(table(ROW | {"mode": "disagg"}))
     assert (point.mode, point.n_accelerators, point.decode_num_workers) == ("disagg", 8, None)
@@ -235,7 +277,9 @@ def test_a_fault_of_every_row_stands_beside_those_of_some(problems_of):
 
 def test_a_point_needs_one_latency_at_least(problems_of):
     row = ROW | {"ttft_ms": "", "tpot_ms": ""}
-    assert problems_of(table(row)) == ["points.csv:2: ttft_ms: is not stated, nor is tpot_ms (at least one of the two)"]
+    assert problems_of(table(row)) == [
+        "points.csv:2: ttft_ms: is not stated, nor is tpot_ms or output_tokens_per_s_per_gpu (at least one of them)"
+    ]
 
 
 def test_all_faults_of_a_file_are_reported_together(problems_of):
@@ -262,7 +306,9 @@ def test_missing_columns_are_reported_once_each_beside_the_faults_of_the_rows(pr
 
 def test_a_table_without_any_latency_lacks_a_column(problems_of):
     row = {key: text for key, text in ROW.items() if not key.endswith("_ms")}
-    assert problems_of(table(row)) == ["points.csv:1: ttft_ms: column is missing (needed: ttft_ms or tpot_ms)"]
+    assert problems_of(table(row)) == [
+        f"points.csv:1: ttft_ms: column is missing (needed: ttft_ms or tpot_ms or {THROUGHPUT})"
+    ]
 
 
 def test_mistyped_load_columns_do_not_make_a_table_of_prefills_alone(problems_of):

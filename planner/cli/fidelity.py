@@ -114,7 +114,10 @@ def write_beside(found: "Fidelity", path: Path, out: Path, defaults: "PointDefau
         "predicted_tpot_ms": [milliseconds(row.predicted_tpot_s) for row in rows],
         "ttft_error": [row.ttft_error for row in rows],
         "tpot_error": [row.tpot_error for row in rows],
+        "predicted_output_tokens_per_s_per_gpu": [row.predicted_tokens_per_s for row in rows],
+        "throughput_error": [row.throughput_error for row in rows],
         "stack": [row.stack for row in rows],
+        "doubt": [row.doubt for row in rows],
         "refused": [row.reason for row in rows],
     }
     write_predictions(path, out, columns, defaults)

@@ -56,9 +56,15 @@ POINT_OPTIONS: dict[str, Any] = {
     "moe_tp_size": _size("--moe-tp-size", "tensor-parallel size of experts,"),
     "moe_ep_size": _size("--moe-ep-size", "expert-parallel size,"),
     "prefill_num_workers": _size("--prefill-num-workers", "prefill workers of a disagg deployment,"),
-    "prefill_tp_size": _size("--prefill-tp-size", "accelerators of each,"),
+    "prefill_tp_size": _size("--prefill-tp-size", "tensor-parallel size of each,"),
     "decode_num_workers": _size("--decode-num-workers", "decode workers,"),
-    "decode_tp_size": _size("--decode-tp-size", "accelerators of each,"),
+    "decode_tp_size": _size("--decode-tp-size", "tensor-parallel size of each,"),
+    "prefill_pp_size": _size("--prefill-pp-size", "pipeline stages of a prefill worker,"),
+    "prefill_attention_dp_size": _size("--prefill-attention-dp-size", "its attention replicas,"),
+    "prefill_moe_ep_size": _size("--prefill-moe-ep-size", "its expert-parallel size,"),
+    "decode_pp_size": _size("--decode-pp-size", "pipeline stages of a decode worker,"),
+    "decode_attention_dp_size": _size("--decode-attention-dp-size", "its attention replicas,"),
+    "decode_moe_ep_size": _size("--decode-moe-ep-size", "its expert-parallel size,"),
     "measured_date": _text("--measured-date", "DATE", "the day of the measurement."),
 }
 """One option per field of PointDefaults, under the name that the reader's messages give it."""

@@ -30,6 +30,7 @@ def fidelity_tables(found: Fidelity) -> list["RenderableType"]:
         *found.notes,
         _groups(found),
         printed(refused_table(found)),
+        printed(doubtful_table(found)),
         printed(worst_table(found.points)),
     )
     return [part for part in parts if part is not None]
@@ -37,7 +38,14 @@ def fidelity_tables(found: Fidelity) -> list["RenderableType"]:
 
 def _headline(found: Fidelity) -> list[tuple[str, str]]:
     answered = f"{found.n_predicted:,} of {found.n_points:,} predicted ({percent(found.answered_fraction)})"
-    return [("points", answered), ("TTFT", error_words(found.ttft)), ("TPOT", error_words(found.tpot))]
+    lines = [("points", answered), ("TTFT", error_words(found.ttft)), ("TPOT", error_words(found.tpot))]
+    if found.throughput.mean_abs_error is not None:
+        lines.append(("tokens per second", error_words(found.throughput)))
+    if found.doubtful:
+        n = sum(row.n for row in found.doubtful)
+        sound = f"TTFT {error_words(found.sound_ttft)}; TPOT {error_words(found.sound_tpot)}"
+        lines.append((f"without {n} doubtful", sound))
+    return lines
 
 
 def error_words(error: LatencyError) -> str:
@@ -58,21 +66,17 @@ def error_cells(error: LatencyError) -> tuple[str, str, str]:
 
 
 def _groups(found: Fidelity) -> "RenderableType | None":
-    headings = (
-        "model",
-        "hardware",
-        "run by",
-        ">points",
-        ">TTFT mean",
-        ">median",
-        ">bias",
-        ">TPOT mean",
-        ">median",
-        ">bias",
-    )
+    latencies = (">TTFT mean", ">median", ">bias", ">TPOT mean", ">median", ">bias")
+    rate = _rate_headings(found)
+    headings = ("model", "hardware", "run by", ">points", *latencies, *rate)
     text = "errors are absolute, as fractions of the measured value; bias is the median signed error"
-    rows = map(_group_cells, found.groups)
+    rows = (_group_cells(group)[: len(headings)] for group in found.groups)
     return printed(Table.of("by model, accelerator and framework", headings, rows, text))
+
+
+def _rate_headings(found: Fidelity) -> tuple[str, ...]:
+    """Columns of the throughput, where any point states one."""
+    return () if found.throughput.mean_abs_error is None else (">tokens/s mean", ">median")
 
 
 def _group_cells(group: FidelityGroup) -> list[str]:
@@ -84,6 +88,7 @@ def _group_cells(group: FidelityGroup) -> list[str]:
         of_points(group),
         *error_cells(group.ttft),
         *error_cells(group.tpot),
+        *error_cells(group.throughput),
     ]
 
 
@@ -98,15 +103,24 @@ def refused_table(found: Fidelity) -> Table:
     return Table.of("refused", (">points", "model", "hardware", "why"), rows)
 
 
+def doubtful_table(found: Fidelity) -> Table:
+    """Points that contradict physics or their load, and how."""
+    rows = ((number(row.n), row.model, row.hardware, row.reason) for row in found.doubtful)
+    return Table.of("doubtful", (">points", "model", "hardware", "why"), rows)
+
+
 def worst_table(points: Sequence[PredictedPoint], title: str = "worst points") -> Table:
     """The points that are predicted worst, by their configuration; without rows where nothing is predicted."""
-    headings = ("model", "hardware", "stack", "point", ">TTFT", ">TPOT")
-    return Table.of(title, headings, map(_worst_cells, worst_points(points)))
+    worst = worst_points(points)
+    has_rate = any(point.throughput_error is not None for point in worst)
+    headings = ("model", "hardware", "stack", "point", ">TTFT", ">TPOT", *((">tokens/s",) if has_rate else ()))
+    return Table.of(title, headings, (_worst_cells(point)[: len(headings)] for point in worst))
 
 
 def _worst_cells(point: PredictedPoint) -> list[str]:
     """One point: its configuration and its signed errors."""
-    errors = (formats.signed_percent(error) for error in (point.ttft_error, point.tpot_error))
+    found = (point.ttft_error, point.tpot_error, point.throughput_error)
+    errors = (formats.signed_percent(error) for error in found)
     return [point.model, point.hardware, point.stack or DASH, point.label, *errors]
 
 
@@ -117,7 +131,12 @@ def worst_points(points: Sequence[PredictedPoint], n: int = N_WORST) -> list[Pre
 
 
 def _off_by(point: PredictedPoint) -> float:
-    """Logarithm of the larger ratio of the two; 0 where nothing was predicted."""
+    """Logarithm of the larger ratio of the three; 0 where nothing was predicted."""
     return max(
-        (abs(log(1.0 + error)) for error in (point.ttft_error, point.tpot_error) if error is not None), default=0.0
+        (
+            abs(log(1.0 + error))
+            for error in (point.ttft_error, point.tpot_error, point.throughput_error)
+            if error is not None
+        ),
+        default=0.0,
     )

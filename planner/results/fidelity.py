@@ -38,6 +38,8 @@ class FidelityGroup(StrictModel):
     """Errors of TTFT."""
     tpot: LatencyError
     """Errors of TPOT."""
+    throughput: LatencyError = LatencyError()
+    """Errors of tokens generated per second and accelerator: above 0, predictions are too fast."""
 
 
 class RefusedPoints(StrictModel):
@@ -76,10 +78,14 @@ class PredictedPoint(StrictModel):
     """Predicted TTFT [s]; None: refused."""
     predicted_tpot_s: float | None
     """Predicted TPOT [s]; None: refused."""
+    tokens_per_s: float | None = None
+    """Measured tokens generated per second and accelerator [tokens/s]."""
+    predicted_tokens_per_s: float | None = None
+    """The same as predicted; None: refused, or no closed loop [tokens/s]."""
     reason: str | None = None
     """Why it was refused."""
     doubt: str | None = None
-    """What in it contradicts physics, its layout or its load."""
+    """What in it contradicts physics or its load."""
 
     @property
     def ttft_error(self) -> float | None:
@@ -90,6 +96,11 @@ class PredictedPoint(StrictModel):
     def tpot_error(self) -> float | None:
         """Signed error of TPOT as a fraction of the measured one."""
         return _error(self.predicted_tpot_s, self.tpot_s)
+
+    @property
+    def throughput_error(self) -> float | None:
+        """Signed error of the throughput as a fraction of the measured one."""
+        return _error(self.predicted_tokens_per_s, self.tokens_per_s)
 
 
 class Fidelity(StrictModel):
@@ -107,12 +118,15 @@ class Fidelity(StrictModel):
     """Errors of TTFT over all points."""
     tpot: LatencyError
     """Errors of TPOT over all points."""
+    throughput: LatencyError = LatencyError()
+    """Errors of tokens generated per second and accelerator, over the points that state them: above 0, predictions are
+    too fast."""
     groups: tuple[FidelityGroup, ...]
     """By model, accelerator, framework and mode."""
     refused: tuple[RefusedPoints, ...]
     """What was not predicted."""
     doubtful: tuple[RefusedPoints, ...] = ()
-    """What contradicts physics, its layout or its load; predicted all the same."""
+    """What contradicts physics or its load; predicted all the same."""
     sound_ttft: LatencyError = LatencyError()
     """Errors of TTFT without what is doubtful."""
     sound_tpot: LatencyError = LatencyError()

@@ -1,11 +1,12 @@
 """Tables of measured points: the columns of a serving sweep, or of prefill alone."""
 
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 from planner.errors import InputError, Problem
-from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, PointDefaults, ServingPoint
+from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, SIZES, THROUGHPUT, PointDefaults, ServingPoint
 from planner.profiles.points.row import CLOSE, Row, point, told_once
 from planner.profiles.points.table import MOST_PROBLEMS, TableRow, table_rows
 from planner.units import time_unit_in
@@ -18,9 +19,11 @@ LATENCY_COLUMNS = ("ttft_ms", "tpot_ms")
 ONE_OF = {
     "concurrency": ("concurrency", "request_rate_req_per_s"),
     "n_accelerators": ("n_accelerators", "gpus", "tp_size", "prefill_num_workers"),
-    "ttft_ms": LATENCY_COLUMNS,
+    "ttft_ms": (*LATENCY_COLUMNS, THROUGHPUT),
 }
 """Needed figures, and the columns any of which gives them."""
+LAYOUT = re.compile(r"(^|_)(tp|pp|dp|ep|cp|sp)(_size)?$|parallel|_workers$")
+"""Names of columns that state a layout, which decides every latency: one that is not known is refused."""
 NOT_READ = "the rest is not read"
 PREFILL_ALONE = {"output_tokens": "1", "concurrency": "1"}
 """What a table of bare prefills means: one request at a time, over with its first token; it is a source by itself."""
@@ -30,9 +33,10 @@ def csv_points(name: str, text: str, defaults: PointDefaults = NO_DEFAULTS) -> l
     r"""Points of a CSV table.
 
     Needed are the columns model, hardware, framework, input_tokens, output_tokens, concurrency (or
-    request_rate_req_per_s), one of ttft_ms and tpot_ms, and one of gpus, n_accelerators and tp_size. A table with
-    none of output_tokens, concurrency and tpot_ms is one of bare prefills: one request at a time, one token each.
-    Columns of other names are let be.
+    request_rate_req_per_s), one of ttft_ms, tpot_ms and output_tokens_per_s_per_gpu, and one of gpus, n_accelerators
+    and tp_size. A table with none of output_tokens, concurrency and tpot_ms is one of bare prefills: one request at a
+    time, one token each.
+    Columns of other names are let be, but for those of a layout.
 
     Args:
         name: the file, as problems name it.
@@ -79,6 +83,11 @@ def _header_problems(name: str, header: TableRow, defaults: PointDefaults) -> It
     columns = header.cells
     for column in sorted({column for column in columns if columns.count(column) > 1} & {*KNOWN}):
         yield Problem(name, column, "is there more than once", "each column once", header.line)
+    for column in _strange(columns):
+        if LAYOUT.search(column.casefold()):
+            near = get_close_matches(column, SIZES, 1, CLOSE)
+            hint = f"did you mean '{near[0]}'?" if near else f"columns of the layout: {', '.join(SIZES)}"
+            yield Problem(name, column, "states a layout and is not known", hint, header.line)
     for column, (ours, unit) in _other_units(columns).items():
         yield Problem(name, column, f"is named as a time in {unit}", f"{ours}, in milliseconds", header.line)
     given = {*columns, *defaults.cells(), *(PREFILL_ALONE if _is_prefill_alone(columns) else ())}

@@ -53,11 +53,11 @@ class ServingPoint:
     prefill_num_workers: int | None
     """Prefill workers of a disagg deployment [workers]."""
     prefill_tp_size: int | None
-    """Accelerators of one prefill worker [accelerators]."""
+    """Accelerators that split one attention head group of a prefill worker [accelerators]."""
     decode_num_workers: int | None
     """Decode workers of a disagg deployment [workers]."""
     decode_tp_size: int | None
-    """Accelerators of one decode worker [accelerators]."""
+    """Accelerators that split one attention head group of a decode worker [accelerators]."""
     ttft_s: float | None
     """Time to first token: median where the file has one, else mean, else as the file means it [s]."""
     tpot_s: float | None
@@ -76,8 +76,27 @@ class ServingPoint:
     """Tokens drafted per decode step, 0 for none; None: it does not say."""
     acceptance: float | None = None
     """Probability that a drafted token was accepted, given that those before it were; None: it does not say [1]."""
+    prefill_pp_size: int | None = None
+    """Pipeline stages of one prefill worker [stages]."""
+    prefill_attention_dp_size: int | None = None
+    """Attention replicas of one prefill worker [replicas]."""
+    prefill_moe_ep_size: int | None = None
+    """Accelerators that a prefill worker's experts are dealt out to [accelerators]."""
+    decode_pp_size: int | None = None
+    """Pipeline stages of one decode worker [stages]."""
+    decode_attention_dp_size: int | None = None
+    """Attention replicas of one decode worker [replicas]."""
+    decode_moe_ep_size: int | None = None
+    """Accelerators that a decode worker's experts are dealt out to [accelerators]."""
+    output_tokens_per_s_per_gpu: float | None = None
+    """Tokens generated per second and accelerator; None: it does not say [tokens/s]."""
     weight: float = 1.0
     """Share of a full vote that the point has in a fit [1]."""
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether all requests are queued at once and none follows: a row with a throughput and no latency."""
+        return self.output_tokens_per_s_per_gpu is not None and self.ttft_s is None and self.tpot_s is None
 
     @property
     def is_closed_loop(self) -> bool:
@@ -124,11 +143,23 @@ class PointDefaults:
     prefill_num_workers: int | None = None
     """Prefill workers of a disagg deployment [workers]."""
     prefill_tp_size: int | None = None
-    """Accelerators of one prefill worker [accelerators]."""
+    """Accelerators that split one attention head group of a prefill worker [accelerators]."""
     decode_num_workers: int | None = None
     """Decode workers of a disagg deployment [workers]."""
     decode_tp_size: int | None = None
-    """Accelerators of one decode worker [accelerators]."""
+    """Accelerators that split one attention head group of a decode worker [accelerators]."""
+    prefill_pp_size: int | None = None
+    """Pipeline stages of one prefill worker [stages]."""
+    prefill_attention_dp_size: int | None = None
+    """Attention replicas of one prefill worker [replicas]."""
+    prefill_moe_ep_size: int | None = None
+    """Accelerators that a prefill worker's experts are dealt out to [accelerators]."""
+    decode_pp_size: int | None = None
+    """Pipeline stages of one decode worker [stages]."""
+    decode_attention_dp_size: int | None = None
+    """Attention replicas of one decode worker [replicas]."""
+    decode_moe_ep_size: int | None = None
+    """Accelerators that a decode worker's experts are dealt out to [accelerators]."""
     measured_date: str | None = None
     """Day of the measurement, YYYY-MM-DD."""
 
@@ -141,12 +172,14 @@ class PointDefaults:
 NO_DEFAULTS = PointDefaults()
 CONFIGURATION = tuple(field.name for field in fields(PointDefaults))
 """Columns that describe the deployment rather than its load or its latencies."""
+THROUGHPUT = "output_tokens_per_s_per_gpu"
+"""Column of what a deployment generates, as it may stand in place of latencies."""
 SIZES = tuple(name for name in CONFIGURATION if name.endswith(("_size", "_workers")))
 """Columns of the layout."""
 COLUMNS = (
     *("model", "hardware", "framework", "framework_version", "precision", "kv_precision", "mode"),
     *("input_tokens", "output_tokens", "concurrency", "request_rate_req_per_s", "gpus"),
     *SIZES,
-    *("ttft_ms", "tpot_ms", "measured_date", "harness", "length_ratio", "draft_tokens", "acceptance"),
+    *("ttft_ms", "tpot_ms", THROUGHPUT, "measured_date", "harness", "length_ratio", "draft_tokens", "acceptance"),
 )
 """Columns of a table of points, in the order in which they are written; n_accelerators is another name of gpus."""

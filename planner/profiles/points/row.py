@@ -9,7 +9,7 @@ from math import nan, prod
 from typing import Any
 
 from planner.errors import NAME_CHARACTERS, Problem, shown
-from planner.profiles.points.point import MODES, SIZES, Mode, ServingPoint
+from planner.profiles.points.point import MODES, SIZES, THROUGHPUT, Mode, ServingPoint
 from planner.profiles.points.sglang_server import MAX_SIZE
 from planner.profiles.speculation import MOST_DRAFT_TOKENS
 from planner.reading import unprintable
@@ -205,12 +205,13 @@ def _n_accelerators(row: Row, mode: Mode, sizes: Mapping[str, int | None]) -> in
 def _workers_accelerators(sizes: Mapping[str, int | None]) -> int | None:
     n_prefill, prefill_tp, n_decode, decode_tp = (sizes[column] for column in WORKERS)
     if n_prefill and prefill_tp and n_decode and decode_tp:
-        return n_prefill * prefill_tp + n_decode * decode_tp
+        return n_prefill * _product(sizes, "prefill_") + n_decode * _product(sizes, "decode_")
     return None
 
 
-def _product(sizes: Mapping[str, int | None]) -> int:
-    return prod(sizes[column] or 1 for column in ("tp_size", "pp_size", "attention_dp_size"))
+def _product(sizes: Mapping[str, int | None], side: str = "") -> int:
+    """Accelerators of an instance, or of a worker of one side."""
+    return prod(sizes[side + column] or 1 for column in ("tp_size", "pp_size", "attention_dp_size"))
 
 
 def _load(row: Row) -> dict[str, float | None]:
@@ -223,10 +224,11 @@ def _load(row: Row) -> dict[str, float | None]:
 
 
 def _latencies(row: Row) -> dict[str, float | None]:
-    if row.text("ttft_ms") is None and row.text("tpot_ms") is None:
-        row.problem("ttft_ms", "is not stated, nor is tpot_ms", "at least one of the two")
+    if not any(map(row.text, ("ttft_ms", "tpot_ms", THROUGHPUT))):
+        row.problem("ttft_ms", f"is not stated, nor is tpot_ms or {THROUGHPUT}", "at least one of them")
     found_ms = {name: row.number(f"{name}_ms") for name in ("ttft", "tpot")}
-    return {f"{name}_s": None if value is None else value / 1e3 for name, value in found_ms.items()}
+    found_s = {f"{name}_s": None if value is None else value / 1e3 for name, value in found_ms.items()}
+    return {**found_s, THROUGHPUT: row.number(THROUGHPUT)}
 
 
 def _drafts(row: Row) -> dict[str, float | None]:

@@ -143,7 +143,7 @@ def calibrated_stack(
 
 def _points_of(framework: str, files: Sequence[PointsOf], how: RunAs) -> tuple[Measured, tuple[Case, ...]]:
     points = [point for file in files for point in file.points if point.framework.casefold() == framework]
-    cases, _ = cases_of(points)
+    cases, _ = cases_of(point for point in points if not point.is_batch)
     if len(cases) < FEWEST_POINTS:
         message = f"{len(cases)} points of {framework} can be predicted, of {len(points)} given"
         raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}; planner fidelity says why not"))
@@ -155,7 +155,7 @@ def _sound(
 ) -> tuple[Measured, tuple[Case, ...]]:
     """Points without those that are doubtful at the factors that are expected; all of them where none is left."""
     ttft_s, _ = as_run(measured, expected, how).latencies(expected)
-    sound = tuple(case for case, doubt in zip(cases, doubts(cases, how, ttft_s), strict=True) if doubt is None)
+    sound = tuple(case for case, doubt in zip(cases, doubts(cases, ttft_s), strict=True) if doubt is None)
     return (measured_points(sound, how), sound) if 0 < len(sound) < len(cases) else (measured, cases)
 
 

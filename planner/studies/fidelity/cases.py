@@ -206,9 +206,18 @@ def _disaggregated(point: ServingPoint, model: ModelProfile, hardware: HardwareP
     names = ("prefill_num_workers", "prefill_tp_size", "decode_num_workers", "decode_tp_size")
     if lacking := [name for name, size in zip(names, sizes, strict=True) if size is None]:
         raise UnfitPointError(f"is disagg without {', '.join(lacking)}")
-    n_prefill, prefill_tp, n_decode, decode_tp = (size or 1 for size in sizes)
-    prefill, decode = Layout(tp_size=prefill_tp), Layout(tp_size=decode_tp)
+    n_prefill, _, n_decode, _ = (size or 1 for size in sizes)
+    prefill, decode = _worker_layout(point, "prefill"), _worker_layout(point, "decode")
     return Case(point, model, hardware, precision, prefill, decode, n_prefill, n_decode, True)
+
+
+def _worker_layout(point: ServingPoint, side: str) -> Layout:
+    """The layout of a worker that prefills or decodes."""
+    names = ("tp_size", "attention_dp_size", "pp_size", "moe_ep_size")
+    tp, dp, pp, ep = (getattr(point, f"{side}_{name}") or 1 for name in names)
+    if tp * dp % ep:
+        raise UnfitPointError(f"{side}_moe_ep_size {ep} does not divide tp x dp, {tp * dp}")
+    return Layout(tp_size=tp, dp_size=dp, pp_size=pp, ep_size=ep)
 
 
 def _layout(point: ServingPoint) -> Layout:

@@ -50,30 +50,31 @@ def is_run(case: Case) -> bool:
     return point.is_closed_loop and not case.is_disaggregated and point.output_tokens > 1 and case.speculation is None
 
 
-def run_times(cases: Sequence[Case], stack: Stack) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """TTFT and TPOT of closed loops under one stack.
+def run_times(cases: Sequence[Case], stack: Stack) -> tuple[NDArray[np.float64], ...]:
+    """TTFT, TPOT and throughput of closed loops under one stack.
 
     Args:
         cases: closed loops, see `is_run`.
         stack: what they run on.
 
     Returns:
-        Means over a run's requests [s]; copies of a point are one run.
+        Means over a run's requests [s], and tokens generated per second and accelerator; copies of a point are one run.
     """
-    found: dict[tuple[object, ...], tuple[float, float]] = {}
+    found: dict[tuple[object, ...], tuple[float, ...]] = {}
     groups: dict[tuple[object, ...], dict[tuple[object, ...], Loop]] = {}
     for case in cases:
         key = (case.model.name, case.hardware.name, case.precision, case.point.kv_precision, case.decode_layout)
         groups.setdefault(key, {}).setdefault(asked(case), loop_of(case, stack))
     for loops in groups.values():
         times = pass_times(next(iter(loops.values())).served, _joint([loop.reach for loop in loops.values()]))
-        found |= {key: _reported(engine_run(loop.rules, times, loop.load)) for key, loop in loops.items()}
-    ttft, tpot = zip(*(found[asked(case)] for case in cases), strict=True)
-    return np.array(ttft), np.array(tpot)
+        found |= {key: _reported(loop, engine_run(loop.rules, times, loop.load)) for key, loop in loops.items()}
+    return tuple(map(np.array, zip(*(found[asked(case)] for case in cases), strict=True)))
 
 
-def _reported(run: EngineRun) -> tuple[float, float]:
-    return float(np.mean(run.ttft_s)), float(np.nanmean(run.tpot_s))
+def _reported(loop: Loop, run: EngineRun) -> tuple[float, float, float]:
+    rate = float(run.output_tokens.sum() / np.nanmax(run.done_s))
+    per_accelerator = rate / loop.case.decode_layout.n_accelerators
+    return float(np.mean(run.ttft_s)), float(np.nanmean(run.tpot_s)), per_accelerator
 
 
 def _joint(reaches: Sequence[Reach]) -> Reach:
@@ -113,7 +114,8 @@ def _lengths(case: Case, harness: HarnessSettings | None, concurrency: int) -> t
     """Prompts and answers of a run: uniform from a fraction of the nominal length up to it."""
     stated = (case.point.length_ratio, harness.shortest_fraction if harness else None, SHORTEST_FRACTION)
     shortest = next(value for value in stated if value is not None)
-    draw, n = np.random.default_rng(SEED), PROMPTS_PER_SLOT * concurrency
+    draw = np.random.default_rng(SEED)
+    n = concurrency if case.point.is_batch else PROMPTS_PER_SLOT * concurrency
     nominal = np.array([case.point.input_tokens, case.point.output_tokens])
     longest = nominal * 2 / (1 + shortest) if case.point.lengths_are_means else nominal
     drawn = draw.uniform(shortest, 1.0, (2, n)) * longest[:, None]

@@ -1,62 +1,56 @@
-"""Measured points that contradict physics, their layout or their own load: scored with the others and without."""
+"""Measured points that contradict physics or their own load: scored with the others and without."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.roofline import Chip, RunAs, ServedModel
+from planner.roofline import Chip, ServedModel
 from planner.roofline.factors import DATASHEET
 from planner.studies.fidelity.cases import Case
-from planner.studies.fidelity.loads import served_model
 
-PEAK_FRACTION = 0.6
+PEAK_FRACTION = 0.8
 """Of a peak that the products of whole passes reach at most: large single ones reach 0.75 to 0.85."""
 UNEXPLAINED = 4.0
 """Times a TTFT is that of the same loop run where it holds a wait that no point states: for slots, or for a server
 that still compiles."""
 
 
-def doubts(cases: Sequence[Case], how: RunAs, predicted_ttft_s: ArrayLike) -> list[str | None]:
+def doubts(cases: Sequence[Case], predicted_ttft_s: ArrayLike) -> list[str | None]:
     """What is wrong with each point; None: nothing that shows.
 
     Args:
         cases: the points.
-        how: how their framework is run.
         predicted_ttft_s: TTFT of each by a run of its loop [s].
 
     Valid:
         Of points that state all they depend on. A framework that is slow by itself is no doubt: the last test is four
-        times the prediction.
+        times the prediction, and of loops that are run: where prefill has workers of its own, formulas are further off.
     """
-    known: dict[tuple[object, ...], tuple[bool, float]] = {}
+    known: dict[tuple[object, ...], float] = {}
     found = []
     for case, predicted_s in zip(cases, np.asarray(predicted_ttft_s, float).tolist(), strict=True):
         key = (case.model.name, case.hardware.name, case.precision, case.prefill_layout, case.point.input_tokens)
         if key not in known:
-            known[key] = _limits(case, how)
-        found.append(_doubt(case, *known[key], predicted_s))
+            known[key] = _prompt_s(case)
+        found.append(_doubt(case, known[key], predicted_s))
     return found
 
 
-def _limits(case: Case, how: RunAs) -> tuple[bool, float]:
-    """Whether weights fit, and what the products of one prompt take at the peak [s]."""
+def _prompt_s(case: Case) -> float:
+    """What the products of one prompt take at the peak of its instance, whose replicas share several [s]."""
     bare = ServedModel(case.model, Chip(case.hardware, False), case.prefill_layout, DATASHEET, case.precision)
-    weights = served_model(case, how, "prefill", derated=True).memory.weights_bytes
-    prompt_s = float(bare.prefill_time([case.point.input_tokens]).compute_s[0])
-    return weights <= bare.chip.memory_bytes, prompt_s / bare.n_places
+    return float(bare.prefill_time([case.point.input_tokens]).compute_s[0]) / bare.n_places
 
 
-def _doubt(case: Case, fits: bool, prompt_s: float, predicted_s: float) -> str | None:
+def _doubt(case: Case, prompt_s: float, predicted_s: float) -> str | None:
     ttft, tpot = case.point.ttft_s, case.point.tpot_s
-    if not fits:
-        return "its weights do not fit the accelerators of its layout"
     if ttft is not None and ttft < prompt_s / PEAK_FRACTION:
         return f"TTFT is below its prompt's products at {PEAK_FRACTION:.0%} of the peak"
     if ttft and tpot and case.point.is_closed_loop and case.point.concurrency and not case.is_disaggregated:
         rate = case.point.concurrency / (ttft + tpot * (case.point.output_tokens - 1)) / case.n_prefill_workers
         if rate * prompt_s > PEAK_FRACTION:
             return f"prompts alone ask for more than {PEAK_FRACTION:.0%} of the peak"
-    if ttft is not None and ttft > UNEXPLAINED * predicted_s:
+    if ttft is not None and ttft > UNEXPLAINED * predicted_s and not case.is_disaggregated:
         return f"TTFT is over {UNEXPLAINED:g} times that of its loop: it waits for what the row does not state"
     return None

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from math import isnan
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from planner.errors import InputError, Problem
 from planner.notes import Note, note
 from planner.profiles import Kind, StackProfile, namesake_note
 from planner.profiles.points import ServingPoint
-from planner.results.fidelity import Fidelity, FidelityGroup, PredictedPoint, RefusedPoints
+from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.roofline import Stack, best_stack, stack, stack_of_profile
 from planner.studies.fidelity.cases import Case, Refusal, cases_of
 from planner.studies.fidelity.closed_loops import is_run, run_times
@@ -19,8 +20,8 @@ from planner.studies.fidelity.loads import FloatArray, loads_of
 from planner.studies.fidelity.scores import latency_error
 
 Key = tuple[str, str, str, str]
-Times = tuple[Stack, float, float]
-"""Stack, TTFT and TPOT [s]."""
+Times = tuple[Stack, float, float, float]
+"""Stack, TTFT and TPOT [s], tokens generated per second and accelerator."""
 
 
 def fidelity(
@@ -44,7 +45,7 @@ def fidelity(
     _check_names(cases)
     predicted = _predictions(cases, _stack_chooser(stack_name, profile))
     order = {id(point): index for index, point in enumerate(points)}
-    doubt = _doubts(cases, predicted)
+    doubt = doubts(cases, [ttft_s for _, ttft_s, *_ in predicted])
     rows = [_row(order[id(case.point)], case, *predicted[k], doubt[k]) for k, case in enumerate(cases)]
     rows += [_refused_row(order[id(refusal.point)], refusal) for refusal in refused]
     rows.sort(key=lambda row: row.index)
@@ -54,6 +55,7 @@ def fidelity(
         n_predicted=len(cases),
         ttft=latency_error((row.predicted_ttft_s, row.ttft_s) for row in rows),
         tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows),
+        throughput=_throughput_error(rows),
         groups=_groups(rows, modes),
         refused=_refusals(refused),
         doubtful=_counted((row.model, row.hardware, row.doubt) for row in rows if row.doubt),
@@ -78,31 +80,30 @@ def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> li
     results: list[Times | None] = [None] * len(cases)
     for name, found in by_name.items():
         indices = [index for index, used in enumerate(stacks) if used.name == name]
-        ttft, tpot = case_times([cases[index] for index in indices], found)
-        for index, first, later in zip(indices, ttft.tolist(), tpot.tolist(), strict=True):
-            results[index] = (found, first, later)
+        columns = (column.tolist() for column in case_times([cases[index] for index in indices], found))
+        for index, *own in zip(indices, *columns, strict=True):
+            results[index] = (found, *own)
     return [result for result in results if result is not None]
 
 
-def _doubts(cases: Sequence[Case], predicted: Sequence[Times]) -> list[str | None]:
-    """What is wrong with each case, by how its stack is run."""
-    each = (doubts([case], used.run_as, [ttft_s]) for case, (used, ttft_s, _) in zip(cases, predicted, strict=True))
-    return [found for (found,) in each]
-
-
-def case_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, FloatArray]:
-    """TTFT and TPOT of cases under one stack: of closed loops by a run, else by formulas."""
-    ttft, tpot = np.zeros(len(cases)), np.zeros(len(cases))
+def case_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, ...]:
+    """TTFT, TPOT [s] and tokens per second and accelerator of cases: of closed loops by a run, else by formulas."""
+    found = np.zeros((3, len(cases)))
     run = np.array([is_run(case) for case in cases])
     for chosen, times in ((run, run_times), (~run, _formula_times)):
         if chosen.any():
             own = [case for case, mine in zip(cases, chosen, strict=True) if mine]
-            ttft[chosen], tpot[chosen] = times(own, stack)
-    return ttft, tpot
+            found[:, chosen] = times(own, stack)
+    return tuple(found)
 
 
-def _formula_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, FloatArray]:
-    return loads_of(cases, stack.run_as, derated=stack.derated).latencies(stack.factors)
+def _formula_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, ...]:
+    """Means in closed form; the throughput is that of as many requests in flight, each in all it takes."""
+    loads = loads_of(cases, stack.run_as, derated=stack.derated)
+    ttft, tpot = loads.latencies(stack.factors)
+    in_flight = np.array([case.point.concurrency or np.nan for case in cases])
+    n = np.array([case.point.n_accelerators for case in cases])
+    return ttft, tpot, in_flight * loads.output_tokens / (ttft + tpot * (loads.output_tokens - 1)) / n
 
 
 def _stack_of(case: Case) -> Stack:
@@ -113,7 +114,9 @@ def _stack_of(case: Case) -> Stack:
         return best_stack(case.model.name, case.hardware.name)
 
 
-def _row(index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float, doubt: str | None) -> PredictedPoint:
+def _row(
+    index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float, tokens_per_s: float, doubt: str | None
+) -> PredictedPoint:
     point = case.point
     return PredictedPoint(
         index=index,
@@ -126,6 +129,8 @@ def _row(index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float, doub
         tpot_s=point.tpot_s,
         predicted_ttft_s=ttft_s,
         predicted_tpot_s=None if point.output_tokens <= 1 else tpot_s,
+        tokens_per_s=point.output_tokens_per_s_per_gpu,
+        predicted_tokens_per_s=None if isnan(tokens_per_s) else tokens_per_s,
         doubt=doubt,
     )
 
@@ -178,7 +183,12 @@ def _group(key: Key, rows: Sequence[PredictedPoint]) -> FidelityGroup:
         n_predicted=sum(row.reason is None for row in rows),
         ttft=latency_error((row.predicted_ttft_s, row.ttft_s) for row in rows),
         tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows),
+        throughput=_throughput_error(rows),
     )
+
+
+def _throughput_error(rows: Sequence[PredictedPoint]) -> LatencyError:
+    return latency_error((row.predicted_tokens_per_s, row.tokens_per_s) for row in rows)
 
 
 def _notes(cases: Sequence[Case]) -> tuple[Note, ...]:

@@ -100,7 +100,7 @@ def as_run(measured: Measured, factors: Factors, how: RunAs) -> Measured:
     own = [k for k, case in enumerate(measured.loads.cases) if is_run(case)]
     if own:
         stack = Stack("fitted", factors, how.settings, harnesses=how.harnesses)
-        first, later = run_times([measured.loads.cases[k] for k in own], stack)
+        first, later, _ = run_times([measured.loads.cases[k] for k in own], stack)
         ratios[:, own] = first / ttft[own], later / tpot[own]
     return replace(measured, ttft_ratio=ratios[0], tpot_ratio=ratios[1])
 

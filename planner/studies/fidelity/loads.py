@@ -161,7 +161,8 @@ def loads_of(cases: Sequence[Case], how: RunAs, *, derated: bool = True) -> Load
 def asked(case: Case) -> tuple[object, ...]:
     """A case without what was measured and where it stands: equal for cases that ask for the same."""
     point = replace(case.point, file="", line=0, ttft_s=None, tpot_s=None, measured_date=None, weight=1.0)
-    return point, case.model.name, case.hardware.name, case.precision
+    point = replace(point, output_tokens_per_s_per_gpu=None)
+    return point, case.point.is_batch, case.model.name, case.hardware.name, case.precision
 
 
 @dataclass(frozen=True, eq=False)
