@@ -118,6 +118,12 @@ OF_RUNS: dict[str, Meaning] = {
         "models and accelerators that they had not seen no better.",
         "Calibrate with points of your own server, which rest on its very version.",
     ),
+    "measured-otherwise": Meaning(
+        PREDICT,
+        "Somebody measured prompts of this model on such an instance, and the prediction is over a quarter off. What "
+        "the benchmark adds to every request is no part of a prediction.",
+        'Plan with the measured times (`service_times = "measured"`), or measure your own server.',
+    ),
     "phase-not-calibrated": Meaning(
         PREDICT,
         "No measured point says anything about this phase. The stack's factors are used anyway.",

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from planner.errors import InputError
 from planner.notes import Note, note
 from planner.profiles import Kind, namesake_note
@@ -17,6 +19,8 @@ from planner.studies.predict.seconds import Phase, beyond_calibration, calibrati
 from planner.units import GB, number
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
+FAR = 0.25
+"""Part by which a prediction may be off what was measured of the very instance without being said so."""
 
 SCALES = {
     "fp4": "scales add 12.5 % to them in NVFP4, 6.25 % in MXFP4",
@@ -167,6 +171,26 @@ def _stack_notes(asked: Instance) -> Iterator[Note]:
         )
     if found.calibration and asked.has_shapes:
         yield from _coverage_notes(asked, found.calibration)
+        yield from _measured_notes(asked)
+
+
+def _measured_notes(asked: Instance) -> Iterator[Note]:
+    """Published prefills of the model on such an instance from which the prediction is far: the furthest of each."""
+    for instance in asked.model.measured.values():
+        sizes = instance.hardware, instance.n_accelerators, instance.basis
+        if instance.prefill is None or sizes != (asked.hardware.name, asked.layout.n_accelerators, "measured"):
+            continue
+        tokens, measured_s = (np.array(column, float) for column in (instance.prefill.tokens, instance.prefill.seconds))
+        predicted_s = asked.served.prefill_time(tokens).total_s
+        k = int(np.argmax(np.abs(np.log(predicted_s / measured_s))))
+        off = float(predicted_s[k] / measured_s[k] - 1)
+        if abs(off) > FAR:
+            yield note(
+                "measured-otherwise",
+                f"{instance.stack or 'a server'} was measured with {measured_s[k]:.3g} s for a prompt of "
+                f"{tokens[k]:,.0f} tokens on such an instance, and {predicted_s[k]:.3g} s are predicted ({off:+.0%}): "
+                "what its benchmark adds to every request is not in it",
+            )
 
 
 def _coverage_notes(asked: Instance, found: Calibration) -> Iterator[Note]:
