@@ -24,7 +24,7 @@ from planner.promises.targets import (
     stated,
     tightened,
 )
-from planner.results import Plan
+from planner.results import Plan, Promise
 from planner.scenario import Scenario, uneven_arrivals
 from planner.units import rounded
 
@@ -325,6 +325,8 @@ def _tightened(search: PromiseSearch, broken: Sequence[Attempt]) -> LatencyTarge
     last = broken[-1]
     if _is_overrun(search, last):
         return roomier(search.scenario, last.targets, 2 ** (len(broken) - 1))
+    if not seeks_least(search.scenario) and all(map(_is_within, last.unkept)):
+        return roomier(search.scenario, last.targets)  # what is strict enough already only takes long to settle
     targets = _as_planned(search, last)
     n_alike = sum(one.targets.headroom == last.targets.headroom for one in broken)
     for _ in range(2 ** (n_alike - 1)):
@@ -336,6 +338,11 @@ def _is_overrun(search: PromiseSearch, last: Attempt) -> bool:
     """Whether a time to first token was missed by far, of requests that arrive in bursts."""
     is_late = any(one.executed > FAR * one.limit for one in last.unkept if one.metric not in (RATE, STEP))
     return is_late and not seeks_least(search.scenario) and bool(uneven_arrivals(search.scenario))
+
+
+def _is_within(one: Promise) -> bool:
+    """Whether a promise is kept with all of its interval by a run whose system has not settled."""
+    return one.metric != RATE and not one.decided and one.ci_high is not None and one.ci_high <= one.limit
 
 
 def _as_planned(search: PromiseSearch, last: Attempt) -> LatencyTargets:
