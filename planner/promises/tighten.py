@@ -24,13 +24,15 @@ from planner.promises.targets import (
     stated,
     tightened,
 )
-from planner.results import Plan, Promise
+from planner.results import Plan
 from planner.scenario import Scenario, uneven_arrivals
 from planner.units import rounded
 
 MOST_ROUNDS = 8
 DIGITS = 6
 """Of thresholds and rates that tell plans apart."""
+MOST_STEPS = 2
+"""Of capacity, for a system that keeps its promises and has not settled: beyond, it is the run that is too short."""
 FAR = 2.0
 """Times what is promised from which on stricter promises do not tell how much larger a fleet must be."""
 AS_GOOD = 1e-3
@@ -316,17 +318,19 @@ def _next(search: PromiseSearch) -> LatencyTargets | None:
     return middle
 
 
-def _tightened(search: PromiseSearch, broken: Sequence[Attempt]) -> LatencyTargets:
+def _tightened(search: PromiseSearch, broken: Sequence[Attempt]) -> LatencyTargets | None:
     """Stricter by as much as the last run showed; twice as far, and so on, where that was not enough before.
 
     What a run shows is noisy, and so is what a stricter promise changes of a plan: small steps would take many runs.
+    A system that has not settled within its promises gets more capacity, and after two steps a longer run must decide.
     Where bursts that no model of waits counts with make requests late by far, it is capacity that lacks.
     """
     last = broken[-1]
     if _is_overrun(search, last):
         return roomier(search.scenario, last.targets, 2 ** (len(broken) - 1))
-    if not seeks_least(search.scenario) and all(map(_is_within, last.unkept)):
-        return roomier(search.scenario, last.targets)  # what is strict enough already only takes long to settle
+    if _is_unsettled(search, last):
+        n = sum(_is_unsettled(search, one) for one in broken)
+        return roomier(search.scenario, last.targets) if n <= MOST_STEPS else None
     targets = _as_planned(search, last)
     n_alike = sum(one.targets.headroom == last.targets.headroom for one in broken)
     for _ in range(2 ** (n_alike - 1)):
@@ -340,9 +344,10 @@ def _is_overrun(search: PromiseSearch, last: Attempt) -> bool:
     return is_late and not seeks_least(search.scenario) and bool(uneven_arrivals(search.scenario))
 
 
-def _is_within(one: Promise) -> bool:
-    """Whether a promise is kept with all of its interval by a run whose system has not settled."""
-    return one.metric != RATE and not one.decided and one.ci_high is not None and one.ci_high <= one.limit
+def _is_unsettled(search: PromiseSearch, one: Attempt) -> bool:
+    """Whether its run keeps every promise with all of its interval, and its system only has not settled."""
+    within = (p.metric != RATE and not p.decided and p.ci_high is not None and p.ci_high <= p.limit for p in one.unkept)
+    return not seeks_least(search.scenario) and all(within)
 
 
 def _as_planned(search: PromiseSearch, last: Attempt) -> LatencyTargets:
