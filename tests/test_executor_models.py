@@ -142,8 +142,9 @@ def test_stacks_are_chosen_for_the_model_of_the_pool() -> None:
     light = scenario.profile_of("other").name
     problem = planning_problem(scenario)
     stacks = {pool.name: pool.rates.stack for pool in problem.pools}
-    assert stacks["light-decode"] == best_stack(light, HOME).name
-    assert stacks["light-decode"] != best_stack(scenario.model_profile.name, HOME).name
+    framework = (stacks["light-decode"] or "").partition("-")[0]  # with the version that it was measured under
+    assert framework == best_stack(light, HOME).name
+    assert framework != best_stack(scenario.model_profile.name, HOME).name
 
 
 def test_a_network_of_two_models_is_certified() -> None:
