@@ -224,8 +224,8 @@ class Chip:
         """Rate of grouped products of experts by the rows of each.
 
         Equation:
-            a power of the rows between the measured 16, 64, 256, 1024 and 4096, so that no more rows take less time;
-            constant outside; rows that were not measured are as far from the typical fraction as those that were
+            straight between the measured 16, 64, 256, 1024 and 4096 rows in the logarithm of the rows, constant
+            outside; rows that were not measured are as far from the typical fraction as those that were
 
         Args:
             kernel: number format of the weights, or w4a16 and w4a8 where 4 bits meet inputs of bf16 and of fp8.
@@ -243,7 +243,7 @@ class Chip:
         known = [value / usual for value, usual in zip(own, typical, strict=True) if value is not None]
         scale = float(np.mean(known)) if known else 1.0
         points = [usual * scale if value is None else value for value, usual in zip(own, typical, strict=True)]
-        fraction = np.exp(np.interp(np.log(np.maximum(rows, 1.0)), np.log(MOE_ROWS), np.log(points)))
+        fraction = np.interp(np.log(np.maximum(rows, 1.0)), np.log(MOE_ROWS), points)
         few = self._few_rows(product_format)
         if few:
             fewer = self.gemm_rate(product_format, np.minimum(rows, GEMM_ROWS[0])).fraction
