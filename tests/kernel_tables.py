@@ -40,11 +40,12 @@ def kernel_tables(folder: Path, chip: HardwareProfile) -> Path:
     dense = {"m": m, "n": n, "k": k, "latency": 1e3 * seconds}
     columns: dict[str, list[object]] = {name: list(values) for name, values in dense.items()}
     write(folder, "gemm", "gemm_perf", {**columns, "gemm_dtype": ["bfloat16"] * len(m)})
-    write(folder, "moe", "moe_perf", _experts(peak, memory))
+    write(folder, "moe", "moe_perf", experts(peak, memory))
     return folder
 
 
-def _experts(peak: float, memory: float) -> dict[str, list[object]]:
+def experts(peak: float, memory: float) -> dict[str, list[object]]:
+    """Experts in bf16, by rows of each."""
     hidden, experts = 4096.0, 64.0
     rows = [1.0, 2.0, 4.0, *MOE_RATE]
     shapes = [(height, width) for height in rows for width in (1024.0, 2048.0, 4096.0)]

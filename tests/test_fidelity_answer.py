@@ -53,6 +53,9 @@ def test_a_throughput_is_scored_like_a_latency_and_by_group() -> None:
     for score in (found.throughput, found.groups[0].throughput):
         assert (score.mean_abs_error, score.bias) == (pytest.approx(0.25), pytest.approx(0.25))
     assert fidelity([made]).throughput.mean_abs_error is None
+    open_loop = replace(made, request_rate_req_per_s=2.0)  # whose concurrency is the most that may be
+    generated = fidelity([open_loop]).points[0].predicted_tokens_per_s
+    assert generated == pytest.approx(2.0 * made.output_tokens / made.n_accelerators, rel=0.11), "lengths below nominal"
 
 
 def test_workers_of_either_side_have_replicas_and_experts_of_their_own() -> None:

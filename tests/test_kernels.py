@@ -12,7 +12,7 @@ from planner.errors import InputError
 from planner.profiles import hardware_profile
 from planner.roofline import Chip
 from planner.studies.kernels import KernelFigure, installed_timings, kernel_figures, with_figures
-from tests.kernel_tables import MOE_RATE, MOE_READ, MOE_START_S, RATE, READ, kernel_tables, write
+from tests.kernel_tables import MOE_RATE, MOE_READ, MOE_START_S, RATE, READ, experts, kernel_tables, write
 
 CHIP = hardware_profile("h100-sxm")
 
@@ -39,6 +39,22 @@ def test_of_several_frameworks_it_is_the_median_and_the_note_has_the_range(tmp_p
     found = {figure.key: figure for figure in kernel_figures(CHIP, tmp_path)}["gemm_bf16_m256_fraction"]
     assert (found.low, found.high) == (pytest.approx(found.value / 2, rel=0.1), pytest.approx(found.value * 2, rel=0.1))
     assert found.of == ("sglang 1 (3)", "trtllm 1 (3)", "vllm 1 (3)")
+
+
+def test_the_newest_version_is_read_by_its_numbers_and_two_formats_of_one_name_both_count(tmp_path: Path) -> None:
+    columns = {"m": [256, 256, 256, 1, 2, 4], "n": [8192] * 6, "k": [4096, 8192, 16384] * 2}
+    latency = [times * long for times in (0.2, 0.05) for long in (0.5, 1.0, 2.0)]
+    for version, slower in (("0.5.6", 2.0), ("0.5.14", 1.0)):
+        timed = {**columns, "latency": [slower * ms for ms in latency], "gemm_dtype": ["bfloat16"] * 6}
+        write(tmp_path, "gemm", "gemm_perf", timed, f"sglang/{version}")
+    assert {figure.of for figure in kernel_figures(CHIP, tmp_path)} == {("sglang 0.5.14 (3)",)}
+    both = tmp_path / "both"
+    moe = experts(*(value or 0.0 for value in (CHIP.peak_flop_per_s("bf16"), CHIP.memory_bytes_per_s)))
+    dtypes = ("int4_wo", "w4a16_mxfp4")
+    twice = {name: values * 2 for name, values in moe.items()}
+    write(both, "moe", "moe_perf", {**twice, "moe_dtype": [name for name in dtypes for _ in moe["latency"]]})
+    start = {figure.key: figure for figure in kernel_figures(CHIP, both)}["moe_w4a16_start_us"]
+    assert len(start.of) == 2
 
 
 def test_the_command_writes_a_profile_that_holds_with_the_source_and_its_date(tables: Path, tmp_path: Path) -> None:

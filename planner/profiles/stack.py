@@ -64,7 +64,7 @@ class StackFactors(StrictModel):
     tile_rows: Factor | None = None
     """Rows that products are padded to [rows]."""
     weight_read_fraction: Factor | None = None
-    """Fraction of the memory bandwidth at which weights stream, kernel latency aside."""
+    """Rate of reading weights over the accelerator's measured kernels, kernel latency aside."""
     kv_read_efficiency: Factor | None = None
     """Rate of reading the KV cache over the measured kernel."""
     activation_traffic: Factor | None = None

@@ -10,6 +10,7 @@ matrix that it was measured with. The start of a dense product is left to the so
 it; that of a layer's experts, which is many kernels, is a figure.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,12 +24,13 @@ from numpy.typing import NDArray
 
 from planner.errors import InputError, Problem
 from planner.profiles import Efficiencies, HardwareProfile
+from planner.profiles.base import Precision
 from planner.profiles.toml_text import toml_value
 from planner.units import MICRO
 
 FloatArray = NDArray[np.float64]
 PACKAGE = "aiconfigurator_core"
-FORMATS = {
+FORMATS: dict[str, tuple[str, Precision, float]] = {
     "bfloat16": ("bf16", "bf16", 2.0),
     "fp8": ("fp8", "fp8", 1.0),
     "fp8_block": ("fp8_block", "fp8", 1.0),
@@ -38,7 +40,10 @@ FORMATS = {
     "w4a8_mxfp4_mxfp8": ("w4a8", "fp8", 0.53125),
 }
 """By the names of the tables: what profiles call it, format of its products, and bytes of a weight with its scales."""
-MOE_FORMATS = {**{name: own for name, own in FORMATS.items() if name != "fp8"}, "fp8_block": ("fp8", "fp8", 1.0)}
+MOE_FORMATS: dict[str, tuple[str, Precision, float]] = {
+    **{name: own for name, own in FORMATS.items() if name != "fp8"},
+    "fp8_block": ("fp8", "fp8", 1.0),
+}
 """The same of experts, whose fp8 checkpoints have a scale per block of 128."""
 GEMM_ROWS = {256: (256, 256), 1536: (1024, 2048), 4096: (4096, 16384)}
 MOE_ROWS = {16: (12, 20), 64: (48, 80), 256: (192, 320), 1024: (768, 1280), 4096: (2048, 6000)}
@@ -98,13 +103,13 @@ def kernel_figures(hardware: HardwareProfile, folder: Path) -> list[KernelFigure
     Source:
         AIConfigurator (2025), systems/data; Williams et al. 2009 (roofline).
     """
-    found: dict[str, dict[str, float]] = defaultdict(dict)
+    found: dict[str, list[tuple[str, float]]] = defaultdict(list)
     reading = {"gemm": _gemm, "moe": _moe, "attention": _decode}
     for kind, read in reading.items():
         for framework, table in _tables(folder, kind):
             for key, value, n in read(table, hardware):
                 if key in Efficiencies.model_fields:
-                    found[key][f"{framework} ({n})"] = value
+                    found[key].append((f"{framework} ({n})", value))
     if not found:
         raise InputError(
             Problem(str(folder), "", "has no kernel timings", "gemm, moe and attention, each by framework")
@@ -112,21 +117,26 @@ def kernel_figures(hardware: HardwareProfile, folder: Path) -> list[KernelFigure
     return [_figure(key, found[key]) for key in sorted(found)]
 
 
-def _figure(key: str, values: Mapping[str, float]) -> KernelFigure:
+def _figure(key: str, told: Sequence[tuple[str, float]]) -> KernelFigure:
     most = 1.0 if key.endswith("_fraction") else inf  # more than all of it: what is read stays in part in a cache
-    numbers = [min(value, most) for value in values.values()]
-    return KernelFigure(key, float(np.median(numbers)), min(numbers), max(numbers), tuple(values))
+    numbers = [min(value, most) for _, value in told]
+    return KernelFigure(key, float(np.median(numbers)), min(numbers), max(numbers), tuple(name for name, _ in told))
 
 
 def _tables(folder: Path, kind: str) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
     """Tables of the newest version of each framework that has one, as columns."""
     name = {"gemm": "gemm_perf", "moe": "moe_perf", "attention": "generation_attention_perf"}[kind]
     for framework in sorted(path for path in (folder / kind).glob("*") if path.is_dir()):
-        files = sorted(framework.glob(f"*/{name}.parquet"), key=lambda path: path.parent.name)
+        files = sorted(framework.glob(f"*/{name}.parquet"), key=_version)
         largest = max((path.stat().st_size for path in files), default=0)
         whole = [path for path in files if path.stat().st_size > largest / 2]  # others are of a few models
         if whole:
             yield f"{framework.name} {whole[-1].parent.name}", _columns(whole[-1])
+
+
+def _version(path: Path) -> list[int]:
+    """Numbers of the version whose folder holds a table: 0.5.6 before 0.5.14."""
+    return [int(number) for number in re.findall(r"[0-9]+", path.parent.name)]
 
 
 def installed_timings(hardware: HardwareProfile) -> Path:
@@ -257,7 +267,7 @@ def _gemm(table: Mapping[str, NDArray[Any]], hardware: HardwareProfile) -> Itera
     usual = (np.minimum(n, k) >= SHAPES[0]) & (np.maximum(n, k) <= SHAPES[1]) & (n * k >= LARGE)
     for dtype, (name, products, width) in FORMATS.items():
         own = usual & (table["gemm_dtype"] == dtype)
-        peak = hardware.peak_flop_per_s(products)  # type: ignore[arg-type]
+        peak = hardware.peak_flop_per_s(products)
         if own.any() and peak:
             seconds = table["latency"][own] / 1e3
             weights = n[own] * k[own]
@@ -280,7 +290,7 @@ def _moe(table: Mapping[str, NDArray[Any]], hardware: HardwareProfile) -> Iterat
     gated = np.char.find(table["kernel_source"].astype(str), "nongated") < 0
     usual = gated & (table["moe_ep_size"] == 1) & (width >= NARROWEST)
     for dtype, (name, products, bytes_each) in MOE_FORMATS.items():
-        peak = hardware.peak_flop_per_s(products)  # type: ignore[arg-type]
+        peak = hardware.peak_flop_per_s(products)
         found = []
         for kernel in sorted(set(table["kernel_source"][usual & (table["moe_dtype"] == dtype)])) if peak else ():
             own = usual & (table["moe_dtype"] == dtype) & (table["kernel_source"] == kernel)

@@ -27,29 +27,31 @@ def doubts(cases: Sequence[Case], predicted_ttft_s: ArrayLike) -> list[str | Non
         Of points that state all they depend on. A framework that is slow by itself is no doubt: the last test is four
         times the prediction, and of loops that are run: where prefill has workers of its own, formulas are further off.
     """
-    known: dict[tuple[object, ...], float] = {}
+    known: dict[tuple[object, ...], tuple[float, float]] = {}
     found = []
     for case, predicted_s in zip(cases, np.asarray(predicted_ttft_s, float).tolist(), strict=True):
         key = (case.model.name, case.hardware.name, case.precision, case.prefill_layout, case.point.input_tokens)
         if key not in known:
-            known[key] = _prompt_s(case)
-        found.append(_doubt(case, known[key], predicted_s))
+            known[key] = _products_s(case)
+        found.append(_doubt(case, *known[key], predicted_s))
     return found
 
 
-def _prompt_s(case: Case) -> float:
-    """What the products of one prompt take at the peak of its instance, whose replicas share several [s]."""
+def _products_s(case: Case) -> tuple[float, float]:
+    """What the products of a prompt take at the peak of its instance: alone, and of one on each replica a part [s]."""
     bare = ServedModel(case.model, Chip(case.hardware, False), case.prefill_layout, DATASHEET, case.precision)
-    return float(bare.prefill_time([case.point.input_tokens]).compute_s[0]) / bare.n_places
+    tokens, n = [case.point.input_tokens], bare.n_places
+    alone, together = (float(bare.prefill_time(tokens, n_prompts=k).compute_s[0]) for k in (1, n))
+    return alone, together / n
 
 
-def _doubt(case: Case, prompt_s: float, predicted_s: float) -> str | None:
+def _doubt(case: Case, alone_s: float, share_s: float, predicted_s: float) -> str | None:
     ttft, tpot = case.point.ttft_s, case.point.tpot_s
-    if ttft is not None and ttft < prompt_s / PEAK_FRACTION:
+    if ttft is not None and ttft < alone_s / PEAK_FRACTION:
         return f"TTFT is below its prompt's products at {PEAK_FRACTION:.0%} of the peak"
     if ttft and tpot and case.point.is_closed_loop and case.point.concurrency and not case.is_disaggregated:
         rate = case.point.concurrency / (ttft + tpot * (case.point.output_tokens - 1)) / case.n_prefill_workers
-        if rate * prompt_s > PEAK_FRACTION:
+        if rate * share_s > PEAK_FRACTION:
             return f"prompts alone ask for more than {PEAK_FRACTION:.0%} of the peak"
     if ttft is not None and ttft > UNEXPLAINED * predicted_s and not case.is_disaggregated:
         return f"TTFT is over {UNEXPLAINED:g} times that of its loop: it waits for what the row does not state"

@@ -98,12 +98,14 @@ def case_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, ...]:
 
 
 def _formula_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, ...]:
-    """Means in closed form; the throughput is that of as many requests in flight, each in all it takes."""
+    """Means in closed form; the throughput is that of all in flight, each in what it takes, or of the stated rate."""
     loads = loads_of(cases, stack.run_as, derated=stack.derated)
     ttft, tpot = loads.latencies(stack.factors)
-    in_flight = np.array([case.point.concurrency or np.nan for case in cases])
-    n = np.array([case.point.n_accelerators for case in cases])
-    return ttft, tpot, in_flight * loads.output_tokens / (ttft + tpot * (loads.output_tokens - 1)) / n
+    points = [case.point for case in cases]
+    stated = np.array([point.request_rate_req_per_s or np.nan for point in points])
+    closed = np.array([point.concurrency or np.nan for point in points]) / (ttft + tpot * (loads.output_tokens - 1))
+    rate = np.where(np.isnan(stated), closed, stated)
+    return ttft, tpot, rate * loads.output_tokens / np.array([point.n_accelerators for point in points])
 
 
 def _stack_of(case: Case) -> Stack:

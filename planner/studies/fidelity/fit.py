@@ -131,12 +131,11 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_], start: Factors, nam
     prior_weight = sqrt(max(1.0, float((measured.weight * used).sum()) / DISTINCT_POINTS))
     has_ttft, has_tpot = ~np.isnan(measured.ttft_s), ~np.isnan(measured.tpot_s)
     ttft_scale = np.where(has_tpot, TTFT_SCALE, PREFILL_SCALE)
-    robust = _soft_l1
 
     def factors(theta: FloatArray) -> Factors:
         return replace(start, **dict(zip(names, np.exp(theta).tolist(), strict=True)))
 
-    def residuals(theta: FloatArray) -> FloatArray:
+    def residuals(theta: FloatArray, robust: Callable[[FloatArray], FloatArray]) -> FloatArray:
         ttft, tpot = measured.latencies(factors(theta))
         first = np.log(ttft / np.where(has_ttft, measured.ttft_s, ttft)) / ttft_scale
         later = np.log(tpot / np.where(has_tpot, measured.tpot_s, tpot)) / TPOT_SCALE
@@ -145,8 +144,8 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_], start: Factors, nam
 
     found = expected
     stages = (_soft_l1, _cauchy) if (measured.weight * used).sum() > FEW_POINTS else (_soft_l1,)
-    for robust in stages:  # noqa: B007 - residuals read it
-        settled = least_squares(residuals, found, x_scale=spread, max_nfev=MOST_STEPS)
+    for robust in stages:
+        settled = least_squares(residuals, found, x_scale=spread, max_nfev=MOST_STEPS, args=(robust,))
         found = settled.x
     jacobian = np.asarray(settled.jac)
     deviations = np.sqrt(np.diag(np.linalg.pinv(jacobian.T @ jacobian)))
