@@ -1,5 +1,7 @@
 """Money that depends on the threshold, verdicts at a stated demand, and what a plan says about its own doubts."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from planner.comparison import optimize
 from planner.errors import InputError
 from planner.optimizer import planning_problem
 from planner.optimizer.capacity import threshold_loads
-from planner.scenario import read_scenario
+from planner.scenario import load_scenario, read_scenario
 from planner.studies.case import build_case
 
 TRAFFIC = "links.wan.usd_per_gb=0.02"
@@ -131,3 +133,30 @@ def test_a_baseline_that_cannot_be_planned_is_named_with_its_reason() -> None:
     plan = optimize(read_scenario("prfaas-paper", overrides))
     assert all(b.name != "homogeneous-pd" for b in plan.baselines)
     assert any(note.startswith("no homogeneous-pd to compare with: no measured prefill") for note in plan.notes)
+
+
+POOLS = """
+schema = "planner.scenario/1"
+name = "calibrated"
+objective = "min-cost"
+demand_req_per_s = 2
+model = { profile = "qwen3-32b", stack = "vllm" }
+sites.home = {}
+[workload]
+lengths = { kind = "constant", tokens = 2000 }
+output_lengths = { kind = "constant", tokens = 200 }
+[pools]
+near = { site = "home", hardware = "h200-sxm", role = "prefill", accelerators_per_instance = 2, n_instances = "free" }
+far = { site = "home", hardware = "h20-96gb", role = "decode", accelerators_per_instance = 2, n_instances = "free" }
+[prices]
+h200-sxm = { usd_per_accelerator_hour = 3.0 }
+h20-96gb = { usd_per_accelerator_hour = 1.0 }
+"""
+
+
+@pytest.mark.parametrize(("hardware", "said"), [("h20-96gb", True), ("h100-sxm", False)])
+def test_a_pool_outside_the_points_of_its_stack_is_said(hardware: str, said: bool) -> None:
+    plan = optimize(load_scenario(POOLS.replace("h20-96gb", hardware), "calibrated.toml", Path()))
+    found = [str(note) for note in plan.notes if "(note: beyond-calibration)" in str(note)]
+    assert [note.split(":")[0] for note in found] == ["outside what vllm was calibrated on, far"] * said
+    assert all("h20-96gb (it covers b200-sxm, h100-sxm, h200-sxm)" in note for note in found)

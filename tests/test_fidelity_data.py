@@ -65,7 +65,7 @@ def made() -> tuple[ServingPoint, ...]:
 
 def errors_are_small(found: Fidelity) -> None:
     assert (found.ttft.mean_abs_error or 1.0) <= 0.29
-    assert (found.tpot.mean_abs_error or 1.0) <= 0.18
+    assert (found.tpot.mean_abs_error or 1.0) <= 0.182
     assert (found.ttft.median_abs_error or 1.0) <= 0.22
     assert (found.tpot.median_abs_error or 1.0) <= 0.11
 
@@ -104,7 +104,7 @@ def test_mean_errors_of_serving_points_are_as_promised(data_file: DataFile) -> N
     ttft, tpot = ([abs(e) for row in rows if (e := getattr(row, f"{name}_error")) is not None] for name in TIMES)
     assert len(rows) == 1857
     assert fmean(ttft) <= 0.29
-    assert fmean(tpot) <= 0.17
+    assert fmean(tpot) <= 0.16
     assert median(ttft) <= 0.21
     assert median(tpot) <= 0.105
 

@@ -1,18 +1,22 @@
 """Measured points with drafted tokens: predicted with them where a row says so, and no proof of fast kernels."""
 
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pytest
 
 from planner.profiles.points import ServingPoint
+from planner.profiles.points.csv_points import csv_points
 from planner.roofline import stack
-from planner.studies.fidelity.cases import case_of, cases_of, surely_drafted
+from planner.studies.fidelity import PointsOf, calibrated_stack, fidelity
+from planner.studies.fidelity.cases import case_of, cases_of
 from planner.studies.fidelity.closed_loops import is_run
 from planner.studies.fidelity.loads import loads_of, served_model
 from tests.fidelity_points import POINT
 
 DEEPSEEK = replace(POINT, model="deepseek-v3", precision="fp8", n_accelerators=8, tp_size=8, moe_tp_size=8)
+DAY = date(2026, 1, 1)
 SGLANG = stack("sglang")
 
 
@@ -68,13 +72,60 @@ def test_drafts_that_nobody_can_count_are_refused_with_the_reason(changes: dict[
     assert said in refused[0].reason
 
 
-@pytest.mark.parametrize(("tpot", "stated", "expected"), [(1e-3, None, True), (1e-3, 0, False), (0.02, None, False)])
-def test_a_tpot_that_no_plain_step_can_have_tells_of_drafts_and_not_of_kernels(
-    tpot: float, stated: int | None, expected: bool
-) -> None:
-    """One token of DeepSeek-V3 reads 37 GB: on eight accelerators of 4.8 TB/s no less than 0.96 ms, and all-reduces."""
-    case = case_of(replace(DEEPSEEK, tpot_s=tpot, draft_tokens=stated))
-    assert surely_drafted([case]) == [expected]
+SERIES = [
+    replace(DEEPSEEK, series="a run", concurrency=c, source=None, input_tokens=1024.0, output_tokens=1024.0)
+    for c in (4.0, 16.0, 64.0, 128.0)
+]
+
+
+def as_measured(points: list[ServingPoint], acceptance: float, faster: float = 1.0) -> list[ServingPoint]:
+    """Points with the TPOT that drafts of three tokens have, and not a word of them."""
+    drafted = [replace(point, draft_tokens=3, acceptance=acceptance) for point in points]
+    return [replace(point, tpot_s=t / faster) for point, t in zip(points, tpot_s(*drafted), strict=True)]
+
+
+def test_a_series_that_hides_its_drafts_is_predicted_with_them_and_said() -> None:
+    found = fidelity(as_measured(SERIES, 0.7), "sglang")
+    assert [row.predicted_tpot_s / row.tpot_s for row in found.points] == pytest.approx([1.0] * 4, rel=0.01)
+    (said,) = (str(note) for note in found.notes)
+    assert "each accepted at 0.70 (4 points) (note: drafts-inferred)" in said
+
+
+@pytest.mark.parametrize(
+    ("points", "why"),
+    [
+        (as_measured(SERIES[:2], 0.7), "two rows are no series"),
+        ([replace(point, series=None) for point in as_measured(SERIES, 0.7)], "nothing says that they are one run"),
+        ([replace(point, draft_tokens=0) for point in as_measured(SERIES, 0.7)], "they say that nothing is drafted"),
+        (as_measured(SERIES, 0.9, faster=1.5), "no acceptance of three tokens explains them"),
+        (as_measured(SERIES, 0.2), "an error of the model would be as large"),
+    ],
+)
+def test_no_drafts_are_inferred_where(points: list[ServingPoint], why: str) -> None:
+    found = fidelity(points, "sglang")
+    assert "drafts-inferred" not in str(found.notes), why
+
+
+def test_a_fit_leaves_out_series_that_hide_their_drafts() -> None:
+    """Their TPOT says nothing of kernels: a fit with them is the fit without them."""
+    plain = [replace(point, framework="sglang", tpot_s=t) for point, t in zip(SERIES, tpot_s(*SERIES), strict=True)]
+    hidden = [replace(point, framework="sglang", series="another") for point in as_measured(SERIES, 0.8)]
+    with_hidden, without = (
+        calibrated_stack("own", "sglang", [PointsOf(None, tuple(points))], settings=SGLANG.settings, day=DAY)
+        for points in (plain + hidden, plain)
+    )
+    assert with_hidden.factors == without.factors
+
+
+def test_a_series_is_stated_or_is_the_source_up_to_its_shape() -> None:
+    columns = "model,hardware,framework,gpus,input_tokens,output_tokens,concurrency,tpot_ms,series,source"
+    rows = [
+        "m,h,vllm,8,1024,128,4,9,config 7,x",
+        'm,h,vllm,8,1024,128,4,9,,"a.csv, m_h_agg_1024x128_c4_tp8_12"',
+        "m,h,vllm,8,1024,128,4,9,,",
+    ]
+    found = csv_points("x.csv", "\n".join([columns, *rows]))
+    assert [point.series for point in found] == ["config 7", "a.csv, m_h_agg", None]
 
 
 def test_the_prediction_of_a_row_with_drafts_is_that_of_its_step_over_more_tokens() -> None:

@@ -117,7 +117,7 @@ def write_beside(found: "Fidelity", path: Path, out: Path, defaults: "PointDefau
         "predicted_output_tokens_per_s_per_gpu": [row.predicted_tokens_per_s for row in rows],
         "throughput_error": [row.throughput_error for row in rows],
         "stack": [row.stack for row in rows],
-        "doubt": [row.doubt for row in rows],
+        "doubtful": [row.doubt for row in rows],
         "refused": [row.reason for row in rows],
     }
     write_predictions(path, out, columns, defaults)

@@ -7,6 +7,7 @@ from planner.notes import Note, note
 from planner.optimizer.network.period_operation import Flow, PeriodOperation, transfers_s
 from planner.optimizer.problem import Problem
 from planner.optimizer.room import oversized_notes
+from planner.optimizer.service_times import pool_stack
 from planner.optimizer.solution import Solution
 from planner.units import number, percent
 from planner.workload import RequestAtoms
@@ -50,6 +51,20 @@ def length_notes(problem: Problem, solution: Solution) -> Iterator[Note]:
                 f"{percent(beyond)} of the prompts of {pool.shown_name} are outside the {low:,.0f} to {high:,.0f} "
                 "tokens its prefill times are known for, and extrapolated",
             )
+
+
+def calibration_notes(problem: Problem, solution: Solution) -> Iterator[Note]:
+    """Pools with accelerators, instances or batches outside the points that their stack was calibrated on."""
+    outside: dict[tuple[str, str], list[str]] = {}
+    for i, pool in enumerate(problem.pools):
+        if pool.rates.stack is None or not any(one.n_instances[i] for one in solution.operations):
+            continue
+        used = pool_stack(problem.scenario, problem.scenario.pools[pool.key].on_layout(pool.layout))
+        batch = pool.rates.decode.batch if pool.rates.decode else None
+        if used.calibration and (beyond := used.calibration.beyond(pool.hardware, pool.n_accelerators, batch=batch)):
+            outside.setdefault((used.name, "; ".join(beyond)), []).append(pool.shown_name)
+    for (stack, figures), names in outside.items():
+        yield note("beyond-calibration", f"outside what {stack} was calibrated on, {', '.join(names)}: {figures}")
 
 
 def extrapolated_fraction(problem: Problem, solution: Solution, pool: int) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from planner.comparison.baselines import baselines
 from planner.comparison.batch_doubts import batch_doubts
-from planner.comparison.doubts import length_notes, room_notes
+from planner.comparison.doubts import calibration_notes, length_notes, room_notes
 from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
 from planner.comparison.infeasibility import Trials, infeasible
 from planner.comparison.margins import ALTERNATIVES
@@ -366,6 +366,7 @@ def _doubts(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note
                 f"{pool.name} is {percent(pool.utilization)} busy: waits are long, and any error in its times adds up",
             )
     yield from length_notes(problem, solution)
+    yield from calibration_notes(problem, solution)
     if problem.scenario.capacity_rule == "mean-length" and any(c.mix.cached_fraction > 0 for c in problem.classes):
         yield note(
             "rule-ignores-prefixes",

@@ -130,8 +130,8 @@ OF_RUNS: dict[str, Meaning] = {
         "Calibrate with points that have TTFT and TPOT.",
     ),
     "beyond-calibration": Meaning(
-        PREDICT,
-        "Figures marked with `~` are outside the lengths, batches or instances that the stack was calibrated on.",
+        "predict, size, optimize, fidelity",
+        "Accelerators, instances, lengths or batches are outside those that the stack was calibrated on.",
         "Calibrate with points in that range, or trust the figure less.",
     ),
     "times-from-profile": Meaning(
@@ -153,6 +153,11 @@ OF_RUNS: dict[str, Meaning] = {
         "fidelity, calibrate",
         "The number format of these points was read from the model's name, or is stated otherwise than the name says.",
         "State `precision` in the points file.",
+    ),
+    "drafts-inferred": Meaning(
+        "fidelity",
+        "Points of this series are faster than steps of one token per sequence, and do not state whether they draft.",
+        "State `draft_tokens` (0 for none) and `acceptance` in the points file.",
     ),
     # scenarios to start from
     "no-promise": Meaning(

@@ -290,6 +290,15 @@ class Errors(StrictModel):
     """Of TPOT."""
 
 
+SPANS = {
+    "input_tokens": "prompts of {} tokens",
+    "batch": "batches of {} sequences",
+    "context_tokens": "contexts of {} tokens",
+    "n_accelerators": "instances of {} accelerators",
+}
+"""Ranges of a calibration, in words."""
+
+
 class Calibration(StrictModel):
     """What the factors were fitted to, and how well they do."""
 
@@ -323,6 +332,31 @@ class Calibration(StrictModel):
     """Bands from the accelerators held out, or the models where there is one: for what lies outside their range."""
     groups: tuple[GroupError, ...] = ()
     """In-sample errors by model and accelerator."""
+
+    def beyond(self, hardware: str, n: int, **sizes: float | None) -> list[str]:
+        """Which of an instance's figures lie outside the points, beside what these cover.
+
+        Args:
+            hardware: its accelerators.
+            n: how many.
+            **sizes: input_tokens, context_tokens or batch; None: not to be looked at.
+        """
+        found = [] if hardware in self.hardware else [f"{hardware} (it covers {', '.join(self.hardware)})"]
+        for name, value in {"n_accelerators": n, **sizes}.items():
+            low, high = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                found.append(f"{SPANS[name].format(f'{value:,.0f}')} ({_span(low, high)})")
+        return found
+
+    @property
+    def covered(self) -> str:
+        """What the points cover, in words."""
+        ranges = [text.format(_span(*getattr(self, name))) for name, text in SPANS.items()]
+        return "; ".join([*ranges, ", ".join(self.hardware)])
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 class StackProfile(Profile):

@@ -90,6 +90,10 @@ class ServingPoint:
     """Accelerators that a decode worker's experts are dealt out to [accelerators]."""
     output_tokens_per_s_per_gpu: float | None = None
     """Tokens generated per second and accelerator; None: it does not say [tokens/s]."""
+    series: str | None = None
+    """Run of measurements within which only load and lengths change, as the file names it; None: it does not say."""
+    doubt: str | None = None
+    """What the file says is odd about the point; None: nothing."""
     weight: float = 1.0
     """Share of a full vote that the point has in a fit [1]."""
 
@@ -181,5 +185,6 @@ COLUMNS = (
     *("input_tokens", "output_tokens", "concurrency", "request_rate_req_per_s", "gpus"),
     *SIZES,
     *("ttft_ms", "tpot_ms", THROUGHPUT, "measured_date", "harness", "length_ratio", "draft_tokens", "acceptance"),
+    *("series", "doubt"),
 )
 """Columns of a table of points, in the order in which they are written; n_accelerators is another name of gpus."""

@@ -20,6 +20,8 @@ LEAST_NUMBER, MAX_NUMBER = 1e-6, 10**9
 WORKERS = ("prefill_num_workers", "prefill_tp_size", "decode_num_workers", "decode_tp_size")
 CLOSE = 0.8
 """Likeness from which a strange name is taken for a mistyped one."""
+SHAPE = re.compile(r"_\d+x\d+_c\d+.*")
+"""Lengths and concurrency in the name of a row's source, and what follows; what stands before names its series."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -245,4 +247,5 @@ def _harness(row: Row) -> dict[str, str | float | None]:
     ratio = row.number("length_ratio")
     if ratio is not None and ratio > 1:
         row.problem("length_ratio", f"is {ratio:g}", "above 0, at most 1: shortest over nominal length")
-    return {"source": row.name("harness"), "length_ratio": ratio}
+    series = row.text("series") or SHAPE.sub("", row.text("source") or "") or None
+    return {"source": row.name("harness"), "length_ratio": ratio, "series": series, "doubt": row.text("doubt")}

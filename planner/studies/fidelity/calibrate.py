@@ -26,8 +26,9 @@ from planner.profiles.stack import (
 from planner.reading import TABLE_BYTES, read_bytes
 from planner.roofline import Factors, RunAs
 from planner.roofline.factors import PRIOR, PRIORS
-from planner.studies.fidelity.cases import Case, cases_of, surely_drafted
+from planner.studies.fidelity.cases import Case, cases_of
 from planner.studies.fidelity.doubts import doubts
+from planner.studies.fidelity.drafting import drafting_series
 from planner.studies.fidelity.fit import EVERY, OF_A_FRAMEWORK, Fit, Measured, as_run, fit_factors, fit_in_rounds
 from planner.studies.fidelity.loads import loads_of
 from planner.studies.fidelity.scores import band, relative_errors, summary
@@ -153,9 +154,12 @@ def _points_of(framework: str, files: Sequence[PointsOf], how: RunAs) -> tuple[M
 def _sound(
     measured: Measured, cases: tuple[Case, ...], expected: Factors, how: RunAs
 ) -> tuple[Measured, tuple[Case, ...]]:
-    """Points without those that are doubtful at the factors that are expected; all of them where none is left."""
-    ttft_s, _ = as_run(measured, expected, how).latencies(expected)
-    sound = tuple(case for case, doubt in zip(cases, doubts(cases, ttft_s), strict=True) if doubt is None)
+    """Points without those that are doubtful, or draft tokens and do not say so, at the factors that are expected; all
+    of them where none is left."""
+    ttft_s, tpot_s = as_run(measured, expected, how).latencies(expected)
+    drafting = {k for series in drafting_series(cases, tpot_s.tolist()) for k in series}
+    whose = enumerate(zip(cases, doubts(cases, ttft_s), strict=True))
+    sound = tuple(case for k, (case, doubt) in whose if doubt is None and k not in drafting)
     return (measured_points(sound, how), sound) if 0 < len(sound) < len(cases) else (measured, cases)
 
 
@@ -166,11 +170,10 @@ def measured_points(cases: Sequence[Case], how: RunAs) -> Measured:
         cases: the points.
         how: how they were run.
     """
-    whose = list(zip(cases, surely_drafted(cases), strict=True))  # what no plain step can be tells of no kernel
     return Measured(
         loads=loads_of(cases, how),
         ttft_s=np.array([_or_nan(case.point.ttft_s) for case in cases]),
-        tpot_s=np.array([_or_nan(None if drafted else case.point.tpot_s) for case, drafted in whose]),
+        tpot_s=np.array([_or_nan(case.point.tpot_s) for case in cases]),
         weight=np.array(weights([case.point for case in cases])),
     )
 

@@ -17,7 +17,6 @@ from planner.profiles import (
 from planner.profiles.folders import own_dirs
 from planner.profiles.points import ServingPoint
 from planner.roofline import Chip, Factors, Layout, ServedModel, memory_fit
-from planner.roofline.factors import DATASHEET
 from planner.studies.fidelity.copies import FORMATS, family_name, format_in
 from planner.units import GB
 
@@ -161,26 +160,6 @@ def _check_rate(case: Case) -> None:
     each = max(busy_prefill, busy_decode) if case.is_disaggregated else busy_prefill + busy_decode
     if rate * each >= 1.0:
         raise UnfitPointError(f"the rate of {rate:g} req/s exceeds the {1 / each:.3g} that it serves: no steady state")
-
-
-def surely_drafted(cases: Sequence[Case]) -> list[bool]:
-    """Whether each row that says nothing of drafts has a TPOT that no step of one token per sequence can have.
-
-    Equation:
-        TPOT < a step of one sequence without a cache, at the accelerator's peaks and no overhead: the weights that
-        one token needs are read once, at the full bandwidth
-    """
-    floors_s: dict[tuple[object, ...], float] = {}
-    for case in cases:
-        if _kind(case) not in floors_s:
-            bare = ServedModel(case.model, Chip(case.hardware, False), case.decode_layout, DATASHEET, case.precision)
-            floors_s[_kind(case)] = float(bare.decode_time([1], [1]).total_s[0])
-    silent = [case.point.tpot_s if case.point.draft_tokens is None else None for case in cases]
-    return [t is not None and t < floors_s[_kind(case)] for t, case in zip(silent, cases, strict=True)]
-
-
-def _kind(case: Case) -> tuple[object, ...]:
-    return case.model.name, case.hardware.name, case.decode_layout, case.precision
 
 
 def _check_cache_format(point: ServingPoint) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from planner.errors import NAME_CHARACTERS, printable
 from planner.roofline import Chip, ServedModel
 from planner.roofline.factors import DATASHEET
 from planner.studies.fidelity.cases import Case
@@ -47,6 +48,8 @@ def _products_s(case: Case) -> tuple[float, float]:
 
 def _doubt(case: Case, alone_s: float, share_s: float, predicted_s: float) -> str | None:
     ttft, tpot = case.point.ttft_s, case.point.tpot_s
+    if case.point.doubt:
+        return f"its row says: {printable(case.point.doubt, NAME_CHARACTERS)}"
     if ttft is not None and ttft < alone_s / PEAK_FRACTION:
         return f"TTFT is below its prompt's products at {PEAK_FRACTION:.0%} of the peak"
     if ttft and tpot and case.point.is_closed_loop and case.point.concurrency and not case.is_disaggregated:

@@ -16,6 +16,7 @@ from planner.roofline import Stack, best_stack, stack, stack_of_profile
 from planner.studies.fidelity.cases import Case, Refusal, cases_of
 from planner.studies.fidelity.closed_loops import is_run, run_times
 from planner.studies.fidelity.doubts import doubts
+from planner.studies.fidelity.drafting import with_drafts
 from planner.studies.fidelity.loads import FloatArray, loads_of
 from planner.studies.fidelity.scores import latency_error
 
@@ -43,7 +44,13 @@ def fidelity(
     """
     cases, refused = cases_of(points)
     _check_names(cases)
-    predicted = _predictions(cases, _stack_chooser(stack_name, profile))
+    stack_of = _stack_chooser(stack_name, profile)
+    predicted = _predictions(cases, stack_of)
+    plain, predicted_s = cases, lambda own: _formula_times(own, stack_of(own[0]))[1]
+    cases, drafts = with_drafts(plain, [tpot_s for _, _, tpot_s, _ in predicted], predicted_s)
+    changed = [k for k, case in enumerate(cases) if case is not plain[k]]
+    for k, times in zip(changed, _predictions([cases[k] for k in changed], stack_of), strict=True):
+        predicted[k] = times
     order = {id(point): index for index, point in enumerate(points)}
     doubt = doubts(cases, [ttft_s for _, ttft_s, *_ in predicted])
     rows = [_row(order[id(case.point)], case, *predicted[k], doubt[k]) for k, case in enumerate(cases)]
@@ -61,7 +68,12 @@ def fidelity(
         doubtful=_counted((row.model, row.hardware, row.doubt) for row in rows if row.doubt),
         sound_ttft=latency_error((row.predicted_ttft_s, row.ttft_s) for row in rows if not row.doubt),
         sound_tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows if not row.doubt),
-        notes=(*_notes(cases), *_profile_notes(points, stack_name)),
+        notes=(
+            *_notes(cases),
+            *drafts,
+            *_coverage_notes(cases, [used for used, *_ in predicted]),
+            *_profile_notes(points, stack_name),
+        ),
         points=tuple(rows),
     )
 
@@ -197,6 +209,19 @@ def _notes(cases: Sequence[Case]) -> tuple[Note, ...]:
     """What is to be known of how rows were read, each once with how many rows it is of."""
     counts = Counter(case.note for case in cases if case.note)
     return tuple(note("point-precision", f"{text} ({n:,} point{'s' * (n > 1)})") for text, n in sorted(counts.items()))
+
+
+def _coverage_notes(cases: Sequence[Case], stacks: Sequence[Stack]) -> Iterator[Note]:
+    """How many points lie outside what their stack was calibrated on."""
+    outside: Counter[tuple[str, str]] = Counter()
+    for case, used in zip(cases, stacks, strict=True):
+        sizes = {"input_tokens": case.point.input_tokens, "batch": case.point.concurrency}
+        n = case.decode_layout.n_accelerators
+        if used.calibration and used.calibration.beyond(case.hardware.name, n, **sizes):
+            outside[used.name, used.calibration.covered] += 1
+    for (name, covered), n_points in sorted(outside.items()):
+        text = f"{n_points:,} point{'s' * (n_points > 1)} outside what {name} was calibrated on: {covered}"
+        yield note("beyond-calibration", text)
 
 
 def _check_names(cases: Sequence[Case]) -> None:

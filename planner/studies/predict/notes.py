@@ -201,22 +201,4 @@ def _coverage_notes(asked: Instance, found: Calibration) -> Iterator[Note]:
             f"no point of {asked.stack.name} tells of {' or '.join(silent)}: its factors stand for it all the same",
         )
     if any(any(beyond_calibration(asked, phase)) for phase in PHASES if phase not in silent):
-        yield note(
-            "beyond-calibration", f"what is marked ~ lies outside the calibration, which covers {_covered(found)}"
-        )
-
-
-def _covered(found: Calibration) -> str:
-    """What a calibration covers."""
-    spans = (
-        ("prompts of", found.input_tokens, "tokens"),
-        ("batches of", found.batch, "sequences"),
-        ("contexts of", found.context_tokens, "tokens"),
-        ("instances of", found.n_accelerators, "accelerators"),
-    )
-    ranges = [f"{what} {_span(*span)} {unit}" for what, span, unit in spans]
-    return "; ".join([*ranges, ", ".join(found.hardware)])
-
-
-def _span(low: int, high: int) -> str:
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        yield note("beyond-calibration", f"what is marked ~ lies outside the calibration, which covers {found.covered}")

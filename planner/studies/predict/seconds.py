@@ -122,15 +122,10 @@ def beyond_calibration(asked: Instance, phase: Phase) -> list[bool]:
     sizes = question.tokens if phase == "prefill" else question.batch
     if not asked.stack.derated or found is None:
         return [asked.stack.derated] * len(sizes)
-    outside = asked.hardware.name not in found.hardware or _outside(asked.n_accelerators, found.n_accelerators)
-    if phase == "decode":
-        outside = outside or _outside(question.context_tokens, found.context_tokens)
-    span = found.input_tokens if phase == "prefill" else found.batch
-    return [outside or _outside(size, span) for size in sizes]
-
-
-def _outside(value: float, span: tuple[int, int]) -> bool:
-    return not span[0] <= value <= span[1]
+    name = "input_tokens" if phase == "prefill" else "batch"
+    contexts: dict[str, float | None] = {"context_tokens": question.context_tokens} if phase == "decode" else {}
+    hardware, n = asked.hardware.name, asked.n_accelerators
+    return [bool(found.beyond(hardware, n, **{**contexts, name: size})) for size in sizes]
 
 
 def _roofline_times(asked: Instance) -> tuple[PassTime, PassTime]:
