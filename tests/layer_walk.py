@@ -44,7 +44,7 @@ class Tally:
 def layers_in_order(model: ModelProfile) -> Iterator[tuple[AttentionLayers | None, str]]:
     """Attention group and MLP ("sparse", "dense" or "") of each layer."""
     shapes = model.architecture
-    groups = [group for group in shapes.attention for _ in range(group.n_layers)]
+    groups = [group for group in shapes.attention if not group.beside for _ in range(group.n_layers)]
     if shapes.pattern:
         by_symbol: dict[str, Any] = {group.symbol: group for group in shapes.attention if group.symbol}
         if shapes.mlp_only:
@@ -82,16 +82,13 @@ class Walk:
         self.tally.weight_bytes += self.rows * self.hidden * self.width("embedding")
         self.tally.activation_bytes += self.rows * self.hidden * 2
         for group, mlp in layers_in_order(self.model):
-            if group is not None:
+            for _ in range(self.shapes.norms_per_layer or (group is not None) + bool(mlp)):
                 self._norm()
-                getattr(self, f"_{group.kind}")(group)
-                if self.shapes.post_norms:
-                    self._norm()
+            for mixer in (group, *(other for other in self.shapes.attention if other.beside)):
+                if mixer is not None:
+                    getattr(self, f"_{mixer.kind}")(mixer)
             if mlp:
-                self._norm()
                 (self._sparse if mlp == "sparse" else self._dense)()
-                if self.shapes.post_norms:
-                    self._norm()
         self._norm()
         self.tally.multiply(len(self.sequences), vocabulary, self.hidden, self.width("lm_head"))
         return self.tally

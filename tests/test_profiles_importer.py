@@ -418,7 +418,9 @@ def test_what_cannot_be_known_is_refused_at_its_key(name: str, key: str, value: 
 
 
 def test_an_unsupported_architecture_is_refused_with_the_choice() -> None:
-    with pytest.raises(InputError, match=r"architectures: is \['MysteryForCausalLM'\] \(supported: bailing_hybrid"):
+    with pytest.raises(
+        InputError, match=r"architectures: is \['MysteryForCausalLM'\] \(nearest: llama; supported: afmoe"
+    ):
         imported({"architectures": ["MysteryForCausalLM"], "model_type": "mystery"})
 
 

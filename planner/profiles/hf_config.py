@@ -9,21 +9,30 @@ from planner.profiles.hf_newer_keys import earlier_keys
 from planner.schema import JsonFile
 
 _IRRELEVANT = """
-_name_or_path add_cross_attention architectures attention_dropout attention_value_scale attn_implementation
-auto_map aux_loss_alpha block_size bos_token_id chunk_size chunk_size_feed_forward dtype embd_pdrop
-embedding_dropout eos_token_id ep_size expand experts_per_token extract_layer final_layernorm hidden_act
-hidden_dropout hidden_dropout_prob id2label initial_context_length initializer_range is_encoder_decoder label2id
-layer_norm_eps layer_norm_epsilon layernorm_epsilon mamba_hidden_act mamba_ssm_cache_dtype mamba_ssm_dtype
-max_model_len max_position_embeddings max_window_layers mlp_hidden_act model_max_length model_type
-moe_renormalize moe_router_activation_func moe_router_enable_expert_bias moe_shared_expert_overlap n_group
-norm_eps norm_topk_prob num_attention_heads num_expert_group num_key_value_heads num_logits_to_keep
-original_max_position_embeddings output_attentions output_hidden_states output_router_logits pad_token_id
-partial_rotary_factor pretraining_tp problem_type quantization_config rescale_prenorm_residual resid_pdrop
-residual_in_fp32 return_dict rms_norm_eps rope_interleave rope_parameters rope_scaling rope_theta rotary_dim
-routed_scaling_factor router_aux_loss_coef router_dtype router_jitter_noise score_function scoring_func seq_aux
-swa_rope_theta swiglu_limit tf_legacy_loss time_step_floor time_step_limit time_step_max time_step_min
-topk_group topk_method torch_dtype transformers_version unk_token_id use_bfloat16 use_cache use_grouped_topk
-use_mamba_kernels
+_name_or_path activation_function add_cross_attention architectures attention_dropout attention_in_multiplier
+attention_multiplier attention_out_multiplier attention_value_scale attn_implementation attn_logit_softcapping
+attn_rotary_emb auto_map aux_loss_alpha block_size bos_token_id cache_implementation chunk_size
+chunk_size_feed_forward dim_model_base dtype embd_pdrop embedding_dropout embedding_multiplier
+embedding_multiplier_scale enable_lm_head_fp32 enable_moe_fp32_combine eos_token_id ep_size expand experts_per_token
+extract_layer final_layernorm final_logit_softcapping hidden_act hidden_activation hidden_dropout hidden_dropout_prob
+id2label init_method initial_context_length initializer_range is_encoder_decoder key_multiplier label2id
+layer_norm_eps layer_norm_epsilon layernorm_epsilon linear_silu lm_head_multiplier load_balance_coeff logit_scale
+logits_scaling mamba_chunk_size mamba_hidden_act mamba_norm_before_gate mamba_ssm_cache_dtype mamba_ssm_dtype
+max_model_len max_position_embeddings max_window_layers mlp_expansion_factor mlp_hidden_act mlp_multipliers
+mm_tokens_per_image model_max_length model_type moe_gate moe_norm_min moe_renormalize moe_router_activation_func
+moe_router_enable_expert_bias moe_shared_expert_overlap moe_use_aux_free mtp_loss_scaling_factor mup_denominator
+mup_enabled n_group norm_eps norm_softmax norm_topk_prob normalization_function num_attention_heads num_expert_group
+num_key_value_heads num_logits_to_keep original_max_position_embeddings output_attentions output_dropout
+output_hidden_states output_multiplier_scale output_router_logits pad_token_id partial_rotary_factor
+position_embedding_type pretraining_tp problem_type quantization_config query_pre_attn_scalar rescale_prenorm_residual
+resid_pdrop residual_dropout residual_in_fp32 residual_multiplier return_dict rms_norm_eps rope_interleave
+rope_local_base_freq rope_parameters rope_ratio rope_scaling rope_theta rotary_dim rotary_pct route_norm route_scale
+routed_scaling_factor router_aux_loss_coef router_dtype router_jitter_noise router_logit_softcapping
+router_scaling_factor scale_depth scale_emb score_function scoring_func seq_aux shared_moe_mode ssm_in_multiplier
+ssm_multipliers ssm_out_multiplier swa_rope_theta swiglu_alpha swiglu_limit tf_legacy_loss time_step_floor
+time_step_limit time_step_max time_step_min topk_group topk_method torch_dtype transformers_version unk_token_id
+use_bfloat16 use_cache use_embedding_sharing use_grouped_topk use_mamba_kernels use_parallel_embedding use_rmsnorm
+z_loss_coefficient
 """
 _OF_TOKENS = ("_token_id", "_token_index")
 IRRELEVANT = frozenset(_IRRELEVANT.split())
@@ -43,14 +52,27 @@ KINDS: Mapping[str, tuple[type, str]] = {
     "kda_layers": (int, "a list of whole numbers"),
     "hybrid_layer_pattern": (int, "a list of whole numbers"),
     "mlp_only_layers": (int, "a list of whole numbers"),
+    "attn_layer_indices": (int, "a list of whole numbers"),
+    "attn_type_list": (int, "a list of whole numbers"),
+    "is_moe_layer": (bool, "a list of truth values"),
     "moe_layers": (int, "a list of whole numbers"),
     "no_rope_layers": (int, "a list of whole numbers"),
     "config_groups": (dict, "a table of tables"),
 }
 """Keys that hold several values, and of which kind each must be."""
 TEXTS = ("model_type", "_name_or_path", "quant_method", "quant_algo", "type")
-TABLES = ("quantization_config", "text_config", "linear_attn_config", "weights")
+TABLES = ("quantization_config", "text_config", "thinker_config", "llm_config", "linear_attn_config", "weights")
 NUMBERS = ("num_bits", "bits")
+
+
+TOWERS = ("thinker_config", "text_config", "llm_config", "language_config")
+"""Tables with the text model of one that reads images or sound as well; the first may hold one of the others."""
+
+
+def _text_tower(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The text model's own keys; none where they are not in a table of their own."""
+    tower: dict[str, Any] = next((data[key] for key in TOWERS if isinstance(data.get(key), dict)), {})
+    return {**tower, **_text_tower(tower)} if tower else {}
 
 
 class ConfigNumber(int):
@@ -97,16 +119,16 @@ class HfConfig:
         self.name = name
         self.problems: list[Problem] = []
         self._defaults: dict[str, Any] = {}
-        self._read: set[str] = {"text_config"}
+        self._read: set[str] = {*TOWERS}
         data = JsonFile(name, text, "a config.json of Hugging Face").data
         if not isinstance(data, dict):
             raise InputError(Problem(name, "", "is no JSON object", "a config.json of Hugging Face"))
         if problems := [*_kind_problems(name, data)]:
             raise InputError(problems)
-        tower = data.get("text_config")
+        tower = _text_tower(data)
         self.outer: Mapping[str, Any] = data
-        self.is_wrapped = isinstance(tower, dict)
-        own: dict[str, Any] = {**data, **(tower if isinstance(tower, dict) else {})}
+        self.is_wrapped = bool(tower)
+        own: dict[str, Any] = {**data, **tower}
         earlier, taken = earlier_keys(own)
         self.data = {**own, **earlier}
         self._read |= taken

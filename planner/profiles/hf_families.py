@@ -1,7 +1,12 @@
 """Supported families of Hugging Face models, by class and by model_type."""
 
+import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
 
+from planner.errors import shown
 from planner.profiles import hf_head_families as by_heads
 from planner.profiles import hf_latent_families as latent
 from planner.profiles import hf_recurrent_families as recurrent
@@ -9,96 +14,162 @@ from planner.profiles import hf_window_families as windows
 from planner.profiles.hf_config import HfConfig
 from planner.profiles.hf_parts import Table
 
-MODEL_TYPES: Mapping[str, str] = {
-    "LlamaForCausalLM": "llama",
-    "Llama4ForCausalLM": "llama4_text",
-    "Llama4ForConditionalGeneration": "llama4",
-    "MistralForCausalLM": "mistral",
-    "MixtralForCausalLM": "mixtral",
-    "Gemma2ForCausalLM": "gemma2",
-    "Gemma3ForCausalLM": "gemma3_text",
-    "Gemma3ForConditionalGeneration": "gemma3",
-    "Phi3ForCausalLM": "phi3",
-    "Qwen2ForCausalLM": "qwen2",
-    "Qwen2MoeForCausalLM": "qwen2_moe",
-    "Qwen2VLForConditionalGeneration": "qwen2_vl",
-    "Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl",
-    "HunYuanDenseV1ForCausalLM": "hunyuan_v1_dense",
-    "HunYuanMoEV1ForCausalLM": "hunyuan_v1_moe",
-    "DeepseekV2ForCausalLM": "deepseek_v2",
-    "Qwen3ForCausalLM": "qwen3",
-    "Qwen3MoeForCausalLM": "qwen3_moe",
-    "Qwen3NextForCausalLM": "qwen3_next",
-    "Qwen3_5MoeForConditionalGeneration": "qwen3_5_moe",
-    "Qwen3_5MoeForCausalLM": "qwen3_5_moe",
-    "Glm4MoeForCausalLM": "glm4_moe",
-    "GlmMoeDsaForCausalLM": "glm_moe_dsa",
-    "DeepseekV3ForCausalLM": "deepseek_v3",
-    "DeepseekV32ForCausalLM": "deepseek_v32",
-    "KimiK25ForConditionalGeneration": "kimi_k2",
-    "KimiLinearForCausalLM": "kimi_linear",
-    "MiniMaxM2ForCausalLM": "minimax_m2",
-    "MiMoV2FlashForCausalLM": "mimo_v2_flash",
-    "GptOssForCausalLM": "gpt_oss",
-    "NemotronHForCausalLM": "nemotron_h",
-    "JambaForCausalLM": "jamba",
-    "BailingHybridForCausalLM": "bailing_hybrid",
-    "BailingMoeV2_5ForCausalLM": "bailing_hybrid",
-}
-"""Families by class; a config whose class is not here is read by its model_type."""
+Family = Callable[[HfConfig], Table]
 
 
-FAMILIES: Mapping[str, Callable[[HfConfig], Table]] = {
+def by_default(found: Family, **defaults: Any) -> Family:
+    """A family whose class has defaults of its own where a config states nothing."""
+
+    def shapes_of(config: HfConfig) -> Table:
+        config.assume(**defaults)
+        return found(config)
+
+    return shapes_of
+
+
+FAMILIES: Mapping[str, Family] = {
+    # Dense ones
     "llama": by_heads.llama,
-    "llama4": windows.llama4,
-    "llama4_text": windows.llama4,
-    "mistral": by_heads.mistral,
-    "mixtral": by_heads.mixtral,
+    "mistral": by_default(by_heads.dense, sliding_window=4096),  # where it is absent; a null one is none
+    "qwen2_moe": by_heads.qwen2_moe,
+    "apertus": partial(by_heads.dense, gated_mlp=False, qk_norm="head"),  # without two scalars of each activation
+    "arcee": partial(by_heads.dense, gated_mlp=False),
+    "cohere": by_heads.cohere,
+    "cohere2": partial(by_heads.cohere, every=4),
+    "cwm": partial(by_heads.dense, every=4),
     "gemma2": windows.gemma2,
     "gemma3": windows.gemma3,
-    "gemma3_text": windows.gemma3,
-    "phi3": by_heads.phi3,
-    "qwen2": by_heads.qwen2,
-    "qwen2_moe": by_heads.qwen2_moe,
-    "qwen2_vl": by_heads.qwen2,
-    "qwen2_vl_text": by_heads.qwen2,
-    "qwen2_5_vl": by_heads.qwen2,
-    "qwen2_5_vl_text": by_heads.qwen2,
-    "hunyuan_v1_dense": by_heads.hunyuan,
-    "hunyuan_v1_moe": by_heads.hunyuan,
-    "qwen3": by_heads.qwen3,
-    "qwen3_moe": by_heads.qwen3_moe,
-    "qwen3_next": recurrent.qwen3_next,
-    "qwen3_5_moe": recurrent.qwen3_next,
-    "qwen3_5_moe_text": recurrent.qwen3_next,
-    "glm4_moe": by_heads.glm4_moe,
-    "glm_moe_dsa": latent.deepseek,
-    "deepseek_v2": latent.deepseek_v2,
-    "deepseek_v3": latent.deepseek,
-    "deepseek_v32": latent.deepseek,
-    "kimi_k2": latent.deepseek,
-    "kimi_linear": recurrent.kimi_linear,
-    "minimax_m2": by_heads.minimax_m2,
-    "mimo_v2_flash": windows.mimo_v2_flash,
+    "gemma4": windows.gemma4,
+    "olmo2": partial(by_heads.dense, qk_norm="layer"),
+    "olmo3": partial(by_heads.dense, qk_norm="layer", every=4),
+    "minicpm3": latent.minicpm3,
+    **dict.fromkeys(("exaone", "granite", "internlm2", "internlm3", "ministral3"), by_heads.dense),
+    **dict.fromkeys(("ernie4_5", "gemma", "smollm3"), partial(by_heads.dense, tied=True)),
+    **dict.fromkeys(
+        ("chatglm", "glm", "seed_oss"), by_default(partial(by_heads.dense, bias="qkv"), attention_bias=True)
+    ),
+    **dict.fromkeys(("exaone4", "exaone4_5"), partial(by_heads.dense, qk_norm="head", every=4)),
+    **dict.fromkeys(("glm4", "glm4v"), by_default(partial(by_heads.dense, bias="qkv", norms=4), attention_bias=True)),
+    **dict.fromkeys(("phi3", "phi4mm", "phi4_multimodal"), by_heads.phi3),
+    **dict.fromkeys(("qwen2", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "mimo"), by_heads.qwen2),
+    **dict.fromkeys(("qwen3", "qwen3_vl"), by_heads.qwen3),
+    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe"), by_heads.hunyuan),
+    # Experts
+    "llama4": windows.llama4,
+    "mixtral": partial(by_heads.experts_only, number="num_local_experts"),
+    "afmoe": windows.afmoe,
+    "dbrx": by_heads.experts_only,
+    "dots1": partial(by_heads.routed, qk_norm="head"),
+    "ernie4_5_moe": by_heads.ernie_moe,
+    "exaone_moe": partial(by_heads.sparse, qk_norm="head", every=4, dense_first=1),
     "gpt_oss": windows.gpt_oss,
-    "nemotron_h": recurrent.nemotron_h,
+    "grok": by_heads.grok,
+    "hy_v3": partial(by_heads.sparse, qk_norm="head", dense_first=1),
+    "mimo_v2_flash": windows.mimo_v2_flash,
+    "minimax_m2": by_heads.minimax_m2,
+    "olmoe": partial(by_heads.experts_only, qk_norm="layer"),
+    "solar_open": partial(by_heads.routed, bias="qkv"),
+    "qwen3_omni_moe": by_default(by_heads.qwen3_moe, tie_word_embeddings=False),
+    **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe"), by_heads.qwen3_moe),
+    **dict.fromkeys(("bailing_moe", "bailing_moe_v2"), by_heads.bailing_moe),
+    "glm4_moe": by_heads.glm4_moe,
+    "glm4v_moe": by_default(by_heads.glm4_moe, use_qk_norm=False, attention_bias=True),
+    **dict.fromkeys(("granitemoe", "granitemoeshared"), by_heads.granite_moe),
+    # Latent attention
+    "glm4_moe_lite": latent.glm4_moe_lite,
+    **dict.fromkeys(("deepseek_v2", "mistral4"), latent.deepseek_v2),
+    **dict.fromkeys(("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa"), latent.deepseek),
+    # Recurrent layers
+    **dict.fromkeys(("bailing_hybrid", "bailing_moe_linear"), recurrent.bailing_hybrid),
+    "bamba": recurrent.bamba,
+    "falcon_h1": recurrent.falcon_h1,
+    "granitemoehybrid": recurrent.granite_hybrid,
     "jamba": recurrent.jamba,
-    "bailing_hybrid": recurrent.bailing_hybrid,
+    "kimi_linear": recurrent.kimi_linear,
+    "nemotron_h": recurrent.nemotron_h,
+    "qwen3_5": recurrent.qwen3_5,
+    **dict.fromkeys(("minimax", "minimax_m1", "minimax_text_01"), recurrent.minimax),
+    **dict.fromkeys(("qwen3_next", "qwen3_5_moe"), recurrent.qwen3_next),
 }
-"""Shapes of each family by its model_type; what a class fixes and its config omits is stated in them."""
+"""Shapes of each family by its model_type without _text; what a class fixes and its config omits is stated in them."""
+
+
+CLASSES: Mapping[str, str] = {
+    **{name.replace("_", ""): name for name in FAMILIES},
+    "bailingmoelinearv2": "bailing_hybrid",
+    "bailingmoev25": "bailing_hybrid",
+    "grok1": "grok",
+    "hunyuandensev1": "hunyuan_v1_dense",
+    "hunyuanmoev1": "hunyuan_v1_moe",
+    "kimik25": "kimi_k2",
+}
+"""Families by the beginning of a class's name in plain letters; a config of no such class is read by its model_type."""
+
+
+UNCOUNTED: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "arctic": ("grok", "no dense MLP beside experts and after them", ("parallel_attn_mlp_res", "moe_layer_frequency")),
+    "deepseek_v4": ("deepseek_v32", "no cache of compressed tokens", ("compress_ratios", "compress_rates")),
+    "gemma3n": ("gemma3", "one residual stream", ("altup_num_inputs", "laurel_rank")),
+    **dict.fromkeys(("lfm2", "lfm2_moe"), ("qwen3_next", "no convolution in place of attention", ("conv_L_cache",))),
+    "longcat_flash": ("deepseek_v3", "no experts that do nothing", ("zero_expert_num",)),
+    **dict.fromkeys(("mamba", "falcon_mamba"), ("jamba", "attention in some layers", ("state_size",))),
+    "mamba2": ("nemotron_h", "attention in some layers", ("state_size",)),
+    "minimax_m3": ("minimax_m2", "no attention to blocks", ("sparse_attention_config", "index_topk_blocks")),
+    "mllama": ("llama", "no attention to images", ("cross_attention_layers",)),
+    "nemotron": ("arcee", "no biases of norms", ("norm_eps",)),
+    "nemotron-nas": ("llama", "all layers alike", ("block_configs",)),
+    "phimoe": ("mixtral", "no biases of norms and of the output head", ("lm_head_bias",)),
+    "rwkv": ("kimi_linear", "no recurrence of this kind", ("attention_hidden_size",)),
+    "stablelm": ("llama", "no biases of norms", ("layer_norm_eps",)),
+    "starcoder2": ("qwen2", "no biases of norms and MLPs", ("use_bias",)),
+    "step3p5": ("mimo_v2_flash", "no gate per head", ("use_head_wise_attn_gate", "attention_other_setting")),
+    "zamba2": ("nemotron_h", "no layers that share weights", ("hybrid_layer_ids",)),
+}
+"""Families that no profile describes: the nearest that one does, what it is counted for, and the keys that decide."""
+_TEXT = re.compile(r"_text(?:_model)?$|(?<=_m3)_vl(?:_text)?$")
+"""What the model_type of a text model has beside that of the model that holds it."""
+NEAREST = (
+    ("index_topk", "deepseek_v32"),
+    ("linear_attn_config", "kimi_linear"),
+    ("linear_num_value_heads", "qwen3_next"),
+    ("mamba_n_heads", "granitemoehybrid"),
+    ("ssm_state_size", "nemotron_h"),
+    ("state_size", "nemotron_h"),
+    ("kv_lora_rank", "deepseek_v3"),
+    ("n_routed_experts", "glm4_moe"),
+    ("num_local_experts", "mixtral"),
+    ("num_experts", "qwen3_moe"),
+    ("sliding_window", "mistral"),
+)
+"""Keys that tell what a config of an unknown family is most like; one with none of them is like Llama's."""
 
 
 def family(config: HfConfig) -> str | None:
     """Family of a config by its class, else by its model_type; a problem where neither is supported."""
     classes = config.outer.get("architectures") or config.data.get("architectures") or []
-    found = [MODEL_TYPES[name] for name in classes if name in MODEL_TYPES]
-    kinds = [str(part.get("model_type")) for part in (config.outer, config.data)]
+    plain = [str(name).partition("For")[0].replace("_", "").lower() for name in classes]
+    found = [CLASSES[name] for name in plain if name in CLASSES]
+    stated = [str(part.get("model_type")) for part in (config.outer, config.data)]
+    kinds = [_TEXT.sub("", kind) for kind in stated]
+    if not found and (uncounted := [kind for kind in kinds if kind in UNCOUNTED]):
+        nearest, counted, keys = UNCOUNTED[uncounted[0]]
+        key = next((key for key in keys if config.data.get(key) is not None), "model_type")
+        value = shown(config.data.get(key))
+        config.refuse(key, f"is {value}, in {uncounted[0]}", f"profiles are for {counted}; nearest: {nearest}")
+        return None
     found += [kind for kind in kinds if kind in FAMILIES]
     if found:
         return found[0]
     key = "architectures" if classes else "model_type"
-    config.refuse(key, f"is {classes or kinds[0]!r}", "supported: " + ", ".join(sorted(FAMILIES)))
+    supported = f"nearest: {_nearest(config, kinds[-1])}; supported: {', '.join(sorted(FAMILIES))}"
+    config.refuse(key, f"is {classes or stated[0]!r}", supported)
     return None
+
+
+def _nearest(config: HfConfig, kind: str) -> str:
+    """The supported family that is named alike, else the one whose keys a config has."""
+    alike = get_close_matches(kind, FAMILIES, n=1, cutoff=0.75)
+    return next(iter(alike), next((name for key, name in NEAREST if config.data.get(key)), "llama"))
 
 
 def shapes(config: HfConfig, name: str) -> Table:

@@ -1,5 +1,8 @@
 """Families of Hugging Face models whose layers all attend alike, by heads: dense ones and mixtures of experts."""
 
+from functools import partial
+from typing import Any
+
 from planner.profiles.hf_config import HfConfig
 from planner.profiles.hf_parts import (
     Table,
@@ -9,6 +12,7 @@ from planner.profiles.hf_parts import (
     experts,
     experts_with_bias,
     heads,
+    interleaved,
     placed,
     refuse_windows,
     typed,
@@ -16,32 +20,148 @@ from planner.profiles.hf_parts import (
     with_dense_first,
 )
 
+BIASES = ("attention_out_bias", "bias", "lm_head_bias", "mlp_bias", "qkv_bias", "use_bias", "use_qkv_bias")
+"""Biases that no published checkpoint of a family with such keys has, and that none is counted with."""
+
+
+def dense(config: HfConfig, *, gated_mlp: bool = True, tied: bool = False, **attention: Any) -> Table:
+    """A dense model whose class differs from Llama's by what its keys do not say.
+
+    Args:
+        config: its config.
+        gated_mlp: whether its MLP has a gate.
+        tied: whether its embeddings are tied where the config does not say so.
+        attention: as `head_attention` takes it.
+    """
+    if not config.is_wrapped:  # a wrapper ties by default what the text model alone does not
+        config.assume(tie_word_embeddings=tied)
+    facts: Table = {} if gated_mlp else {"gated_mlp": False}
+    return {"intermediate_size": config.integer("intermediate_size"), **facts, **head_attention(config, **attention)}
+
+
+def head_attention(
+    config: HfConfig,
+    *,
+    qk_norm: str | None = None,
+    bias: str = "qkvo",
+    norms: int | None = None,
+    every: int = 0,
+    **facts: bool,
+) -> Table:
+    """Attention by heads with its norms, over all keys or a window.
+
+    Args:
+        config: a config.
+        qk_norm: norm of queries and keys.
+        bias: biases where the config has attention_bias.
+        norms: norms of a layer, where they are not two.
+        every: every how many layers one is full where layers with windows are between; 0: all layers are alike.
+        facts: what else is so of every layer.
+    """
+    for key in BIASES:
+        config.only(key, False)
+    config.only("qk_norm", qk_norm is not None)
+    config.ignore("no_rope_layers", "no_rope_layer_interval")  # which are cached alike
+    full = heads(config, qk_norm=qk_norm, bias=bias) | facts
+    found: Table = {"norms_per_layer": norms} if norms else {}
+    if every:
+        return found | interleaved(config, full, every)
+    if not config.flag("use_sliding_window", True):
+        config.ignore("sliding_window", "max_window_layers")
+        return found | {"attention": [full]}
+    return found | {"attention": [windowed(config, full)]}
+
+
+def sparse(
+    config: HfConfig,
+    *,
+    number: str = "num_experts",
+    shared: str = "num_shared_experts",
+    per_token: str = "num_experts_per_tok",
+    dense_first: int = 0,
+    router_bias: bool = True,
+    **attention: Any,
+) -> Table:
+    """A mixture of experts after dense layers, `dense_first` where no key says it; else as `dense`."""
+    if config.get("mlp_layer_types") is None:
+        config.assume(first_k_dense_replace=dense_first)
+    config.assume(tie_word_embeddings=False)
+    if shared not in config.data:  # classes differ in what they take it for
+        config.refuse(shared, "is required", "a whole number, 0 where there are none")
+    moe = experts_with_bias(config, number, per_token, shared) | {"router_bias": router_bias}
+    return with_dense_first(config, moe) | head_attention(config, **attention)
+
+
+routed = partial(sparse, number="n_routed_experts", shared="n_shared_experts")
+"""As `sparse`, with the numbers of experts under the names of DeepSeek's: GLM, dots.llm, Solar."""
+
+
+def experts_only(
+    config: HfConfig,
+    *,
+    number: str = "num_experts",
+    width: str = "intermediate_size",
+    beside: str = "",
+    **attention: Any,
+) -> Table:
+    """Experts in every layer, perhaps beside a dense MLP whose width stands under the key `beside`; else as `dense`."""
+    config.assume(tie_word_embeddings=False)
+    config.only("clip_qkv")
+    config.only("residual_moe", True)
+    shared = config.count(beside) if beside else 0
+    moe = experts(config, number, shared=int(shared > 0), dense=0, width=width)
+    moe |= {"shared_expert_intermediate_size": shared} if shared else {}
+    return {"moe": moe, **head_attention(config, **attention)}
+
+
+grok = partial(
+    experts_only, number="num_local_experts", width="moe_intermediate_size", beside="intermediate_size", norms=4
+)
+"""Grok 2, whose layers have a dense MLP beside their experts."""
+granite_moe = partial(experts_only, number="num_local_experts", beside="shared_intermediate_size")
+"""Granite 3 and 4 with experts, and perhaps a shared MLP beside them."""
+
+
+def cohere(config: HfConfig, every: int = 0) -> Table:
+    """Command R and A: attention and MLP side by side after one norm, embeddings tied; R+ has norms of each head."""
+    config.only("use_parallel_block", True)
+    config.only("use_gated_activation", True)
+    config.only("order_of_interleaved_layers", "local_attn_first")
+    config.ignore("layer_switch")
+    norm = "layer" if config.flag("use_qk_norm", False) else None
+    return dense(config, norms=1, tied=True, qk_norm=norm, every=every)
+
+
+def bailing_moe(config: HfConfig, by_default: bool = False) -> Table:
+    """Ling and Ring, whose norms of queries and keys and whose biases of the router are by default there or not."""
+    config.only("norm_head", False)
+    config.only("multi_gate", False)
+    norm = "head" if config.flag("use_qk_norm", by_default) else None
+    found = sparse(config, router_bias=config.flag("moe_router_enable_expert_bias", by_default), qk_norm=norm)
+    if width := config.optional("moe_shared_expert_intermediate_size"):
+        found["moe"]["shared_expert_intermediate_size"] = width
+    return found
+
+
+def ernie_moe(config: HfConfig) -> Table:
+    """ERNIE 4.5 with experts from moe_layer_start_index on."""
+    config.assume(moe_layer_end_index=-1, moe_layer_interval=1, tie_word_embeddings=True)
+    config.only("moe_layer_end_index", -1, config.integer("num_hidden_layers") - 1)
+    config.only("moe_layer_interval", 1)
+    config.assume(first_k_dense_replace=config.get("moe_layer_start_index"))
+    config.ignore("moe_layer_start_index", "moe_capacity")
+    return sparse(config, number="moe_num_experts", shared="moe_num_shared_experts", per_token="moe_k")
+
 
 def llama(config: HfConfig) -> Table:
     config.only("mlp_bias", False)
     return {"intermediate_size": config.integer("intermediate_size"), "attention": [heads(config)]}
 
 
-def mistral(config: HfConfig) -> Table:
-    # As the class has it (transformers 5.23): an absent window is one of 4096, a null one is none.
-    config.assume(sliding_window=4096)
-    if not config.is_wrapped:  # a wrapper ties by default what the text model alone does not
-        config.assume(tie_word_embeddings=False)
-    return {"intermediate_size": config.integer("intermediate_size"), "attention": [windowed(config, heads(config))]}
-
-
-def mixtral(config: HfConfig) -> Table:
-    config.assume(tie_word_embeddings=False)
-    moe = experts(config, "num_local_experts", shared=0, dense=0, width="intermediate_size")
-    return {"moe": moe, "attention": [windowed(config, heads(config))]}
-
-
 def phi3(config: HfConfig) -> Table:
     """Phi-3 and Phi-4: its products of queries, keys and values, and of gate and up, are fused, which counts alike."""
-    config.assume(tie_word_embeddings=False)
-    for key in ("attention_bias", "lm_head_bias", "mlp_bias"):
-        config.only(key, False)
-    return {"intermediate_size": config.integer("intermediate_size"), "attention": [windowed(config, heads(config))]}
+    config.only("attention_bias", False)
+    return dense(config)
 
 
 def qwen2(config: HfConfig) -> Table:
@@ -95,10 +215,8 @@ def qwen3_moe(config: HfConfig) -> Table:
 
 
 def glm4_moe(config: HfConfig) -> Table:
-    group = heads(config, bias="qkv")
-    if config.flag("use_qk_norm"):
-        group["qk_norm"] = "head"
-    return with_dense_first(config, experts_with_bias(config)) | {"attention": [group]}
+    norm = "head" if config.flag("use_qk_norm") else None
+    return routed(config, bias="qkv", qk_norm=norm)
 
 
 def minimax_m2(config: HfConfig) -> Table:

@@ -9,12 +9,25 @@ def deepseek(config: HfConfig) -> Table:
     group, attention = latent_heads(config), None
     is_sparse = config.get("index_topk") is not None
     if config.get("layer_types"):
-        typed(config, {"deepseek_sparse_attention" if is_sparse else "full_attention": "A"})
+        sparse = dict.fromkeys(("deepseek_sparse_attention", "indexed_attention"), "A")
+        typed(config, sparse if is_sparse else {"full_attention": "A"})
     if is_sparse:
         names = {"n_heads": "index_n_heads", "head_dim": "index_head_dim", "top_k": "index_topk"}
         group["indexer"] = {key: config.integer(name) for key, name in names.items()}
         attention = _sharing_indexers(config, group)
     return with_dense_first(config, experts_with_bias(config)) | (attention or {"attention": [group]})
+
+
+def glm4_moe_lite(config: HfConfig) -> Table:
+    """GLM-4.7-Flash, whose first layer is dense where no key says it."""
+    if config.data.get("mlp_layer_types") is None:
+        config.assume(first_k_dense_replace=1)
+    return deepseek(config)
+
+
+def minicpm3(config: HfConfig) -> Table:
+    config.assume(tie_word_embeddings=True)
+    return {"intermediate_size": config.integer("intermediate_size"), "attention": [latent_heads(config)]}
 
 
 def _sharing_indexers(config: HfConfig, group: Table) -> Table | None:
@@ -53,7 +66,6 @@ def _indexer_pattern(config: HfConfig, n_layers: int) -> str:
 def deepseek_v2(config: HfConfig) -> Table:
     config.assume(tie_word_embeddings=False, topk_method="greedy")
     config.only("mlp_bias", False)
-    config.get("head_dim")  # the rotary part, where it is stated
     moe = experts_with_bias(config)
     if config.get("topk_method") != "noaux_tc":  # the method of DeepSeek-V3, which adds the bias
         del moe["router_bias"]

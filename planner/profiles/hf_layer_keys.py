@@ -73,14 +73,14 @@ def _is_by_layer(key: str, value: Any, n_layers: int) -> bool:
 
 def _hold_mlps(config: HfConfig, found: Table, n_layers: int) -> None:
     """A list of dense and sparse MLPs has to be what the other keys say of them."""
-    key, moe = "mlp_layer_types", found.get("moe")
-    listed = config.data.get(key)
-    if not isinstance(listed, list) or found.get("mlp_only"):
-        return
-    config.get(key)
+    moe = found.get("moe")
     period, offset = (moe or {}).get("layer_period", 1), (moe or {}).get("layer_offset", 0)
     first = (moe or {}).get("n_dense_first_layers", 0)
     sparse = [moe is not None and layer >= first and layer % period == offset for layer in range(n_layers)]
-    if listed != ["sparse" if one else "dense" for one in sparse]:
-        other = f"{sparse.count(True)} sparse layers, as the other keys have them"
-        config.refuse(key, f"is {shown(listed)}", other)
+    for key, dense_or_sparse in (("mlp_layer_types", ("dense", "sparse")), ("is_moe_layer", (False, True))):
+        listed = config.data.get(key)
+        if isinstance(listed, list) and not found.get("mlp_only"):
+            config.get(key)
+            if listed != [dense_or_sparse[one] for one in sparse]:
+                other = f"{sparse.count(True)} sparse layers, as the other keys have them"
+                config.refuse(key, f"is {shown(listed)}", other)

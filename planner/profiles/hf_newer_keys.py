@@ -18,14 +18,46 @@ MTP = {"mtp_layers_block_type"}
 """What predicted tokens are made by; counted by num_nextn_predict_layers."""
 
 
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "chatglm": {
+        "num_layers": "num_hidden_layers",
+        "padded_vocab_size": "vocab_size",
+        "ffn_hidden_size": "intermediate_size",
+        "multi_query_group_num": "num_key_value_heads",
+        "kv_channels": "head_dim",
+        "seq_length": "max_position_embeddings",
+        "add_qkv_bias": "attention_bias",
+        "add_bias_linear": "mlp_bias",
+    },
+    "dbrx": {
+        "d_model": "hidden_size",
+        "n_heads": "num_attention_heads",
+        "n_layers": "num_hidden_layers",
+        "max_seq_len": "max_position_embeddings",
+        "attn_config.kv_n_heads": "num_key_value_heads",
+        "ffn_config.ffn_hidden_size": "intermediate_size",
+        "ffn_config.moe_num_experts": "num_experts",
+        "ffn_config.moe_top_k": "num_experts_per_tok",
+    },
+    "exaone": {"num_layers": "num_hidden_layers"},
+    "internlm2": {"bias": "attention_bias"},
+}
+"""Keys of families that name what all have in their own way; those of an inner table with its name before."""
+
+
 def earlier_keys(data: Mapping[str, Any]) -> tuple[Keys, set[str]]:
     """What published configs would state, and the newer keys that it was taken from.
 
     >>> earlier_keys({"model_type": "qwen3_moe", "num_local_experts": 128})
     ({'num_experts': 128}, {'num_local_experts'})
     """
-    translate = FAMILIES.get(str(data.get("model_type")), _nothing)
-    found, taken = translate(data)
+    kind = str(data.get("model_type"))
+    found, taken = FAMILIES.get(kind, _nothing)(data)
+    for name, ours in RENAMED.get(kind, {}).items():
+        outer, _, inner = name.rpartition(".")
+        table = data.get(outer) if outer else data
+        if isinstance(table, Mapping) and inner in table:
+            found, taken = found | {ours: table[inner]}, taken | {outer or inner}
     return {key: value for key, value in found.items() if data.get(key) is None}, taken
 
 
@@ -36,6 +68,26 @@ def _nothing(_: Mapping[str, Any]) -> tuple[Keys, set[str]]:
 def _experts(data: Mapping[str, Any]) -> tuple[Keys, set[str]]:
     earlier, newer = EXPERTS
     return ({earlier: data[newer]}, {newer}) if newer in data else ({}, set())
+
+
+def _gemma4(data: Mapping[str, Any]) -> tuple[Keys, set[str]]:
+    """Shapes of full layers, where a table of layers has them alike for all of these."""
+    table, kinds = data.get("per_layer_config"), data.get("layer_types")
+    if not isinstance(table, dict) or not table or not isinstance(kinds, list):
+        return {}, set()
+    full = [layer for layer, kind in enumerate(kinds) if kind == "full_attention"]
+    own, *others = table.values()
+    names = {"head_dim": "global_head_dim"}
+    if data.get("attention_k_eq_v") is True:
+        names["num_key_value_heads"] = "num_global_key_value_heads"
+    is_alike = isinstance(own, dict) and own.keys() <= names.keys() and all(one == own for one in others)
+    if (
+        not is_alike
+        or [int(layer) for layer in table if layer.isdecimal() and len(layer) < 6] != full
+        or len(table) != len(full)
+    ):
+        return {}, set()
+    return {names[key]: value for key, value in own.items()}, {"per_layer_config"}
 
 
 def _nemotron_h(data: Mapping[str, Any]) -> tuple[Keys, set[str]]:
@@ -68,9 +120,8 @@ def _kimi_linear(data: Mapping[str, Any]) -> tuple[Keys, set[str]]:
 
 
 FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], tuple[Keys, set[str]]]] = {
-    "qwen2_moe": _experts,
-    "qwen3_moe": _experts,
-    "qwen3_next": _experts,
+    **dict.fromkeys(("gemma4", "gemma4_text"), _gemma4),
+    **dict.fromkeys(("qwen2_moe", "qwen3_moe", "qwen3_next", "qwen3_vl_moe", "qwen3_vl_moe_text"), _experts),
     "nemotron_h": _nemotron_h,
     "kimi_linear": _kimi_linear,
 }

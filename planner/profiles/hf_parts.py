@@ -37,18 +37,26 @@ def latent_heads(config: HfConfig) -> Table:
         **{name: config.integer(name) for name in names},
     }
     config.only("attention_bias", False)
+    config.ignore("head_dim", "qk_head_dim")  # of one of the parts, or their sum
     if rank := config.optional("q_lora_rank"):
         group["q_lora_rank"] = rank
     return group
 
 
 def experts(
-    config: HfConfig, number: str, *, shared: int, dense: int, width: str = "moe_intermediate_size", **facts: bool
+    config: HfConfig,
+    number: str,
+    *,
+    shared: int,
+    dense: int,
+    width: str = "moe_intermediate_size",
+    per_token: str = "num_experts_per_tok",
+    **facts: bool,
 ) -> Table:
     """A mixture of experts; the number and the width of experts by the names of their keys."""
     return {
         "n_experts": config.integer(number),
-        "n_experts_per_token": config.integer("num_experts_per_tok", "num_experts_per_token"),
+        "n_experts_per_token": config.integer(per_token, "num_experts_per_token"),
         "n_shared_experts": shared,
         "expert_intermediate_size": config.integer(width),
         "n_dense_first_layers": dense,
@@ -72,6 +80,9 @@ def experts_with_bias(
 ) -> Table:
     """Experts with a selection bias, after the first dense layers."""
     config.only("moe_layer_freq", 1)
+    kinds = config.data.get("mlp_layer_types")
+    if isinstance(kinds, list):  # which is held against what is found, as a whole
+        config.assume(first_k_dense_replace=next((i for i, kind in enumerate(kinds) if kind != "dense"), len(kinds)))
     return {
         "n_experts": config.integer(number),
         "n_experts_per_token": config.integer(per_token),
@@ -120,6 +131,35 @@ def windowed(config: HfConfig, group: Table) -> Table:
     if window is None or (isinstance(longest, int) and window >= longest):
         return group
     return group | {"kind": "swa", "window": window}
+
+
+def interleaved(config: HfConfig, full: Table, every: int, window: Table | None = None) -> Table:
+    """Full layers between windows, as layer_types lists them, else each n-th of sliding_window_pattern.
+
+    Args:
+        config: a config.
+        full: attention of full layers.
+        every: every how many layers one is full, where the config does not say it.
+        window: attention of windowed layers; None: that of full ones over the config's window.
+    """
+    if "sliding_window" not in config.data:  # classes have one by default
+        config.refuse("sliding_window", "is required", "a whole number, or null where there is none")
+    window = windowed(config, window or full)
+    stated = [config.get(key) for key in ("sliding_window_pattern", "_sliding_window_pattern")]
+    if config.get("layer_types"):
+        has_window = config.data.get("sliding_window") is not None
+        kinds = {"full_attention": "F"} | ({"sliding_attention": "S"} if has_window else {})
+        return alternating(typed(config, kinds), full, window)
+    pattern = next((value for value in stated if value), every)
+    if isinstance(pattern, str):
+        if set(pattern) - set("LG") or "G" not in pattern:
+            config.refuse("sliding_window_pattern", f"is {shown(pattern)}", "letters L and G, or a whole number")
+        letters = pattern
+    else:
+        size = config.integer("sliding_window_pattern", "_sliding_window_pattern") if any(stated) else every
+        letters = "L" * (min(size, 10_000) - 1) + "G"
+    n_layers = config.integer("num_hidden_layers")
+    return alternating("".join("SF"[letters[i % len(letters)] == "G"] for i in range(n_layers)), full, window)
 
 
 def alternating(pattern: str, full: Table, window: Table) -> Table:

@@ -1,7 +1,18 @@
 """Families of Hugging Face models in which layers with windows stand between full ones."""
 
+from planner.profiles import hf_head_families as by_heads
 from planner.profiles.hf_config import HfConfig
-from planner.profiles.hf_parts import Table, alternating, counted, dense_width, experts, heads, placed, typed
+from planner.profiles.hf_parts import (
+    Table,
+    alternating,
+    counted,
+    dense_width,
+    experts,
+    heads,
+    interleaved,
+    placed,
+    typed,
+)
 
 
 def mimo_v2_flash(config: HfConfig) -> Table:
@@ -58,26 +69,49 @@ def gemma2(config: HfConfig) -> Table:
 def gemma3(config: HfConfig) -> Table:
     # Its published configs leave to the class what the class has by default (transformers 5.23).
     config.assume(num_attention_heads=8, num_key_value_heads=4, vocab_size=262_208)
-    stated = [config.optional(key) for key in ("sliding_window_pattern", "_sliding_window_pattern")]
-    every = next((value for value in stated if value), 6)
-    return _gemma(config, every, qk_norm="head")
+    return _gemma(config, every=6, qk_norm="head")
 
 
 def _gemma(config: HfConfig, every: int, qk_norm: str | None) -> Table:
     """Gemma: one full layer after some windows, norms after attention and MLP as well, tied embeddings."""
     config.assume(tie_word_embeddings=True, head_dim=256, sliding_window=4096)
     config.only("use_bidirectional_attention", False)
-    config.ignore("attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar", "rope_local_base_freq")
-    config.ignore("cache_implementation", "hidden_activation", "mm_tokens_per_image")
-    n_layers = config.integer("num_hidden_layers")
-    if config.get("layer_types"):
-        pattern = typed(config, {"full_attention": "F", "sliding_attention": "S"})
-    else:
-        pattern = "".join("S" if (layer + 1) % every else "F" for layer in range(n_layers))
-    full = heads(config, qk_norm=qk_norm)
-    window = full | {"kind": "swa", "window": config.integer("sliding_window")}
+    attention = interleaved(config, heads(config, qk_norm=qk_norm), every)
+    return {"intermediate_size": config.integer("intermediate_size"), "norms_per_layer": 4, **attention}
+
+
+def gemma4(config: HfConfig) -> Table:
+    """Gemma 4 of 26B and 31B: full layers have wider and fewer heads, whose values are their keys before norm and RoPE.
+
+    With experts a dense MLP stands beside them in each layer, as a shared expert does, and layers have three norms more
+    and a scale of what the router reads; the scales of experts count as the router's biases.
+    """
+    config.assume(tie_word_embeddings=True, head_dim=256, global_head_dim=512, sliding_window=512)
+    config.only("hidden_size_per_layer_input", 0)
+    config.only("num_kv_shared_layers", 0)
+    config.only("use_double_wide_mlp", False)
+    config.only("use_bidirectional_attention", "vision")
+    config.ignore("vocab_size_per_layer_input")
+    window = heads(config, qk_norm="head")
+    full = window | {"head_dim": config.integer("global_head_dim")}
+    if config.flag("attention_k_eq_v", False):
+        full |= {"v_from_k": True, "n_kv_heads": config.integer("num_global_key_value_heads", "num_key_value_heads")}
+    config.ignore("num_global_key_value_heads")
+    attention = interleaved(config, full, 6, window)
     width = config.integer("intermediate_size")
-    return {"intermediate_size": width, "post_norms": True, **alternating(pattern, full, window)}
+    if not config.flag("enable_moe_block", False):
+        return {"intermediate_size": width, "norms_per_layer": 4, **attention}
+    moe = experts(config, "num_experts", shared=1, dense=0, per_token="top_k_experts", router_bias=True)
+    return {"moe": moe | {"shared_expert_intermediate_size": width}, "norms_per_layer": 8, **attention}
+
+
+def afmoe(config: HfConfig) -> Table:
+    """Trinity: gated attention with windows, and norms after attention and MLP as well."""
+    config.assume(first_k_dense_replace=config.get("num_dense_layers"))
+    config.assume(global_attn_every_n_layers=4, moe_router_enable_expert_bias=True)
+    config.ignore("num_dense_layers")
+    every = config.integer("global_attn_every_n_layers")
+    return by_heads.sparse(config, norms=4, qk_norm="head", every=every, output_gate=True)
 
 
 def llama4(config: HfConfig) -> Table:

@@ -36,6 +36,9 @@ class LayerGroup(StrictModel):
     """Layers of this group."""
     symbol: Symbol | None = None
     """Letter that stands for a layer of this group in the architecture's pattern."""
+    beside: bool = False
+    """Whether every layer of the model has this beside what another group says of it: both read the same, and what they
+    put out is added (Falcon-H1)."""
 
 
 class HeadLayers(LayerGroup):
@@ -57,6 +60,9 @@ class HeadLayers(LayerGroup):
     """Whether a gate as wide as the heads' output multiplies it."""
     sink: bool = False
     """Whether each query head has a learned logit beside its keys."""
+    v_from_k: bool = False
+    """Whether checkpoints have one projection for keys and values (Gemma 4); both are cached, and serving software
+    multiplies by a copy of it."""
     borrows_kv: bool = False
     """Whether keys and values are those of a layer below (cross-layer attention): without projections of its own, but
     with a copy in the cache, as serving software keeps it."""
@@ -69,6 +75,8 @@ class HeadLayers(LayerGroup):
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         raise_faults(_indivisible("n_kv_heads", self.n_kv_heads, "n_heads", self.n_heads))
+        if self.v_from_k and (self.borrows_kv or self.attention_bias or self.value_dim != self.head_dim):
+            raise_faults([Fault(("v_from_k",), "is true (not with borrows_kv, attention_bias or a v_head_dim)")])
         return self
 
 
@@ -209,6 +217,8 @@ class Mamba2Layers(LayerGroup):
     """Groups of heads that share the inputs and outputs of the state."""
     conv_kernel: Heads
     """Length of the short convolution on channels and groups; one less is kept per request."""
+    gated_norm: bool = True
+    """Whether what the gate multiplies is normed (not in Falcon-H1)."""
 
     @property
     def inner_size(self) -> int:

@@ -21,6 +21,7 @@ UNQUANTIZED: tuple[WeightPart, ...] = ("router", "embedding", "lm_head", "norms"
 """Parts that stay bf16 unless a profile says otherwise."""
 UNQUANTIZED_FORMATS: dict[WeightPart, dict[Precision, float]] = {part: {"bf16": 1.0} for part in UNQUANTIZED}
 Share = Annotated[float, Field(gt=0, le=1)]
+NormsPerLayer = Annotated[int, Field(ge=1, le=16)]
 SHARES_TOLERANCE = 1e-4
 
 
@@ -108,8 +109,9 @@ class Architecture(StrictModel):
     """Width of the dense MLP; absent when no layer has one."""
     gated_mlp: bool = True
     """Whether MLPs and experts multiply by a gate: three matrices, else two."""
-    post_norms: bool = False
-    """Whether what attention and MLP put out is normed, too, and not only what they take in (Gemma 2 and 3)."""
+    norms_per_layer: NormsPerLayer | None = None
+    """Norms of a layer as wide as the residual stream: 4 where what attention and MLP put out is normed, too (Gemma 2
+    and 3), 1 where both read the same (Command A); absent: one per attention and one per MLP."""
     joins_hidden_state: bool = False
     """Whether its input is an embedding joined with a hidden state of the model that it drafts for, as in heads of
     EAGLE's kind: two norms, and one projection from twice the width to the width."""
@@ -126,10 +128,10 @@ class Architecture(StrictModel):
 
     @property
     def n_norms(self) -> int:
-        """Norms as wide as the residual stream: before each part of a layer, perhaps after it, at the end, and of what
-        is joined at the beginning."""
-        n_parts = 1 if self.mlp_only else 2
-        return self.n_layers * n_parts * (2 if self.post_norms else 1) + 1 + 2 * self.joins_hidden_state
+        """Norms as wide as the residual stream: those of the layers, at the end, and of what is joined at the
+        beginning."""
+        per_layer = self.norms_per_layer or (1 if self.mlp_only else 2)
+        return self.n_layers * per_layer + 1 + 2 * self.joins_hidden_state
 
     @property
     def n_sparse_layers(self) -> int:
@@ -152,14 +154,18 @@ class Architecture(StrictModel):
 
     @property
     def _n_grouped(self) -> int:
-        """Layers of all groups."""
+        """Layers of all groups, those beside another one once."""
         n_mlp = self.mlp_only.n_sparse_layers + self.mlp_only.n_dense_layers if self.mlp_only else 0
-        return sum(group.n_layers for group in self.attention) + n_mlp
+        return sum(group.n_layers for group in self.attention if not group.beside) + n_mlp
 
     def _layer_faults(self) -> Iterator[Fault]:
         if self._n_grouped != self.n_layers and len(self.pattern or "") != self.n_layers:
             groups = "attention groups and mlp_only hold" if self.mlp_only else "attention groups hold"
             yield Fault(("n_layers",), f"is {self.n_layers}, but {groups} {self._n_grouped} (their sum)")
+        for index, group in enumerate(self.attention):
+            if group.beside and (group.n_layers != self.n_layers or self.pattern):
+                message = f"is true of {group.n_layers} layers (all {self.n_layers}, without a pattern)"
+                yield Fault(("attention", index, "beside"), message)
         if self.moe and self.moe.n_dense_first_layers > self.n_layers:
             message = f"is {self.moe.n_dense_first_layers} (at most n_layers = {self.n_layers})"
             yield Fault(("moe", "n_dense_first_layers"), message)

@@ -69,8 +69,9 @@ def modules(architecture: Architecture, experts: Collection[int] = ()) -> Iterat
     yield Module(("embed_tokens", "embeddings", "word_embeddings"), "embedding", vocabulary)
     hidden = known(architecture.hidden_size, "hidden_size")
     alone = ALONE if architecture.mlp_only else ()
-    for layer, (group, mlp) in enumerate(_layers(architecture)):
-        if group is not None:
+    beside: list[AttentionLayers] = [group for group in architecture.attention if group.beside]
+    for layer, (mixer, mlp) in enumerate(_layers(architecture)):
+        for group in [mixer, *beside] if mixer else beside:
             places = [f"layers.{layer}.{name}" for name in (*MIXERS[group.kind], *alone)]
             yield from _placed(places, "attention", projections(group, hidden))
         places = [f"layers.{layer}.{name}" for name in (*MLPS, *alone)]
@@ -97,7 +98,8 @@ def _layers(architecture: Architecture) -> Iterator[tuple[AttentionLayers | None
     """What mixes tokens in each layer, and its MLP: dense, sparse or none."""
     groups, pattern = architecture.attention, architecture.pattern
     by_letter = {group.symbol: group for group in groups}
-    in_order: list[AttentionLayers | None] = [group for group in groups for _ in range(group.n_layers)]
+    in_order: list[AttentionLayers | None] = []
+    in_order += [group for group in groups if not group.beside for _ in range(group.n_layers)]
     if pattern and len(pattern) == architecture.n_layers:
         in_order = [by_letter.get(letter) for letter in pattern]
     for layer, group in enumerate(in_order):

@@ -256,7 +256,8 @@ def _vectors(group: AttentionLayers, hidden: int) -> int:
             norms = group.dt_rank + 2 * state if group.inner_norms else 0
             return inner * (group.conv_kernel + 1) + inner * state + 2 * inner + norms
         case Mamba2Layers():  # convolution with bias; A, D, dt bias per head; gated norm
-            return group.conv_channels * (group.conv_kernel + 1) + 3 * group.n_heads + group.inner_size
+            norm = group.inner_size if group.gated_norm else 0
+            return group.conv_channels * (group.conv_kernel + 1) + 3 * group.n_heads + norm
 
 
 def _head_vectors(group: GqaLayers | SwaLayers, hidden: int) -> int:

@@ -72,7 +72,8 @@ def projections(group: AttentionLayers, hidden: int) -> dict[str, int]:
 def _heads(group: GqaLayers | SwaLayers, hidden: int) -> dict[str, int]:
     """Queries with the gate, keys and values unless they are borrowed, output."""
     queries, out = group.n_heads * group.head_dim, group.n_heads * group.value_dim
-    own = {"k_proj": group.n_kv_heads * group.head_dim, "v_proj": group.n_kv_heads * group.value_dim}
+    own = {"k_proj": group.n_kv_heads * group.head_dim}
+    own |= {} if group.v_from_k else {"v_proj": group.n_kv_heads * group.value_dim}
     widths = {
         "q_proj": queries + (out if group.output_gate else 0),
         **({} if group.borrows_kv else own),
