@@ -13,7 +13,7 @@ from planner.cli import app
 from planner.cli.point_options import POINT_OPTIONS
 from planner.errors import CheckFailedError, InputError, UsageError
 from planner.profiles.points import ServingPoint
-from planner.profiles.points.point import CONFIGURATION
+from planner.profiles.points.point import CONFIGURATION, LOAD
 from planner.profiles.points.row import option
 from tests.fidelity_points import POINT, configurations, made_by, shown, written
 from tests.json_forms import MAYBE, Only, faults
@@ -164,10 +164,10 @@ def test_what_a_file_lacks_is_named_with_the_option_that_states_it(tmp_path: Pat
 
 
 def test_there_is_an_option_for_everything_a_reader_may_miss() -> None:
-    assert tuple(POINT_OPTIONS) == CONFIGURATION
+    assert tuple(POINT_OPTIONS) == (*CONFIGURATION, *LOAD)
     for command in ("fidelity", "calibrate"):
         text = CliRunner().invoke(app, [command, "--help"]).stdout
-        assert all(f"{option(column)} " in text for column in CONFIGURATION), command
+        assert all(f"{option(column)} " in text for column in POINT_OPTIONS), command
 
 
 def test_every_unreadable_file_is_named(tmp_path: Path, file: Path) -> None:

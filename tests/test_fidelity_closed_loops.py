@@ -211,3 +211,38 @@ def test_little_memory_makes_requests_wait_or_give_way() -> None:
     for reserves in (False, True):
         few, many = (times(point, stack(s.model_copy(update={"reserves_output": reserves})))[0] for s in (small, large))
         assert few > 2 * many
+
+
+def test_a_stated_limit_of_sequences_is_what_runs_and_the_rest_waits() -> None:
+    """Of 64 in flight 16 run, so that requests wait three lives of a sequence before their own begins."""
+    limited = replace(POINT, concurrency=64.0, max_num_seqs=16, length_ratio=1.0)
+    ttft, tpot = times(limited, stack())
+    alone_ttft, alone_tpot = times(replace(limited, concurrency=16.0), stack())
+    assert tpot == pytest.approx(alone_tpot, rel=0.05)
+    life_s = alone_ttft + alone_tpot * (POINT.output_tokens - 1)
+    assert ttft - alone_ttft == pytest.approx(3 * life_s, rel=0.05)
+    assert times(replace(limited, max_num_seqs=64), stack()) == times(replace(limited, max_num_seqs=None), stack())
+
+
+def test_a_limit_holds_in_closed_form_as_well() -> None:
+    """Of separate workers, one of prefill and one of decode, the second holds no more than its limit."""
+    apart = replace(
+        POINT,
+        mode="disagg",
+        n_accelerators=8,
+        concurrency=128.0,
+        prefill_num_workers=1,
+        prefill_tp_size=4,
+        decode_num_workers=1,
+        decode_tp_size=4,
+    )
+    tpots = [times(replace(apart, max_num_seqs=n), stack())[1] for n in (8, 32, None)]
+    assert tpots[0] < tpots[1] < tpots[2]
+
+
+def test_only_loops_that_are_run_token_by_token_have_a_most_of_tokens() -> None:
+    many = replace(POINT, concurrency=8192.0, output_tokens=8192.0)
+    with pytest.raises(UnfitPointError, match="tokens to generate in flight"):
+        case_of(many)
+    apart = {"prefill_num_workers": 1, "prefill_tp_size": 4, "decode_num_workers": 1, "decode_tp_size": 4}
+    assert case_of(replace(many, mode="disagg", n_accelerators=8, **apart)).is_disaggregated

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from typer.testing import CliRunner, Result
 
+from planner.benchmarks import benchmark_runs
 from planner.cli import app
 from planner.errors import InputError, UsageError
 from planner.scenario import Scenario, read_scenario
@@ -316,6 +317,11 @@ OUTPUTS = (3, 30, 40, 50, 200, 300, 400, 2000)
 FIRST_S = (0.05, 0.06, 0.5, 0.6, 0.7, 0.8, 0.9, 5.0)
 
 
+ENGINES = [names for names in FRAMEWORKS if names.framework not in ("Dynamo", "the gateway")]
+"""Those that count tokens beside their histograms."""
+COUNT_HITS = [names for names in ENGINES if names.hits]
+
+
 def plain(name: str) -> str:
     return name.removesuffix("_total")
 
@@ -334,10 +340,11 @@ def scrape(names: Names, times: int = 1, has_histograms: bool = True) -> str:
             for value in values * times:
                 one.observe(value)
     counters = {plain(names.requests[0]): len(PROMPTS), "other": 3}
-    if not names.framework.startswith("Dynamo"):
+    if names in ENGINES:
+        counters |= {plain(names.output_tokens[0]): sum(OUTPUTS), plain(names.prompt_tokens[0]): sum(PROMPTS)}
+    if names in COUNT_HITS:
         cached, asked = names.hits[0]
-        counters |= {plain(names.output_tokens[0]): sum(OUTPUTS), plain(cached): sum(PROMPTS) // 4}
-        counters |= {plain(names.prompt_tokens[0]): sum(PROMPTS), plain(asked): sum(PROMPTS)}
+        counters |= {plain(cached): sum(PROMPTS) // 4, plain(asked): sum(PROMPTS)}
     for name, value in counters.items():
         Counter(name, "x", ["model_name"], registry=registry).labels("m").inc(value * times)
     return generate_latest(registry).decode()
@@ -352,7 +359,7 @@ def test_a_scrape_is_the_lengths_hits_and_latencies_it_counted(names: Names, fol
     assert dict(found.latency_s)["ttft_mean_s"] == pytest.approx(np.mean(FIRST_S))
     assert found.req_per_s is None
     assert any("tells no rate" in note for note in found.notes)
-    if names.framework != "Dynamo":
+    if names in COUNT_HITS:
         assert found.hit_fraction == pytest.approx(0.25, rel=0.01)
     scenario = written("--from", "metrics.txt", "--demand", "2")
     assert scenario.observed is not None
@@ -361,7 +368,7 @@ def test_a_scrape_is_the_lengths_hits_and_latencies_it_counted(names: Names, fol
     assert "as counted (" in text
 
 
-@pytest.mark.parametrize("names", [n for n in FRAMEWORKS if n.framework != "Dynamo"], ids=lambda names: names.framework)
+@pytest.mark.parametrize("names", ENGINES, ids=lambda names: names.framework)
 def test_without_histograms_lengths_are_the_means_of_the_counters_and_that_is_said(names: Names, folder: Path) -> None:
     (folder / "metrics.txt").write_text(scrape(names, has_histograms=False), encoding="utf-8")
     found = seen(folder / "metrics.txt")
@@ -407,7 +414,7 @@ def test_a_range_is_rates_by_hour_whether_or_not_a_server_began_anew(
 
 
 def test_what_a_demand_by_the_hour_is_written_to_is_planned_for_every_hour(folder: Path) -> None:
-    (folder / "range.json").write_text(json.dumps(range_answer(FRAMEWORKS[1], [50, 150])), encoding="utf-8")
+    (folder / "range.json").write_text(json.dumps(range_answer(ENGINES[0], [50, 150])), encoding="utf-8")
     written("--from", "range.json", "--model", "llama-3.1-8b", "--hardware", "h100-sxm")
     found = CliRunner().invoke(app, ["optimize", "mine.toml", "--format", "json", "--time-limit", "20"])
     assert found.exit_code == 0, (found.output, found.exception)
@@ -631,23 +638,26 @@ def test_a_trace_is_planned_for_as_it_is_up_to_a_size(
     assert (observed(path) is None) is (more_bytes >= 0)
 
 
-def served(n: int, **changes: Any) -> tuple[int, dict[str, Any]]:
-    """A result of `vllm bench serve` with so many requests of 100 tokens and answers of 10."""
-    result = {"completed": n, "total_input_tokens": 100 * n, "total_output_tokens": 10 * n, "request_throughput": 4.0}
-    return n + 1, {**result, **changes}
+def served(*results: tuple[int, dict[str, Any]]) -> Observed:
+    """What results of `vllm bench serve` tell, of so many requests of 100 tokens and answers of 10."""
+    lines = [
+        {"completed": n, "total_input_tokens": 100 * n, "total_output_tokens": 10 * n, "request_throughput": 4.0} | more
+        for n, more in results
+    ]
+    return observed_bench("runs.json", benchmark_runs("runs.json", "\n".join(map(json.dumps, lines))) or [])
 
 
 def test_of_several_runs_the_last_that_completed_anything_is_taken() -> None:
-    one = observed_bench("runs.json", [served(0), served(3), served(0)])
+    one = served((0, {}), (3, {}), (0, {}))
     assert one.prompts.edges == (100.0,)
     assert one.outputs.edges == (10.0,)
     assert (one.req_per_s, one.what) == (4.0, "3 requests of a benchmark")
     assert not any("runs are in the file" in text for text in one.notes)
-    two = observed_bench("runs.json", [served(3), served(5, request_rate=9.0)])
+    two = served((3, {}), (5, {"request_rate": 9.0}))
     assert (two.req_per_s, two.what) == (9.0, "5 requests of a benchmark")
     assert any("2 runs are in the file; the last one is taken" in text for text in two.notes)
     with pytest.raises(InputError, match="is 0 in every run"):
-        observed_bench("runs.json", [served(0), served(0)])
+        served((0, {}), (0, {}))
 
 
 def test_lengths_that_a_run_states_one_by_one_are_counted_and_times_are_taken_in_seconds() -> None:
@@ -659,10 +669,57 @@ def test_lengths_that_a_run_states_one_by_one_are_counted_and_times_are_taken_in
         "mean_tpot_ms": 30.0,
         "p90_ttft_ms": 0,
     }
-    found = observed_bench("runs.json", [served(4, **lengths, **times)])
+    found = served((4, {**lengths, **times}))
     assert found.prompts.mean == pytest.approx(500 / 3)
     assert dict(found.latency_s) == pytest.approx(
         {"ttft_mean_s": 0.25, "ttft_p50_s": 0.2, "ttft_p99_s": 0.9, "tpot_mean_s": 0.03}
     )
     assert not any("only mean lengths" in text for text in found.notes)
-    assert any("only mean lengths" in text for text in observed_bench("runs.json", [served(4)]).notes)
+    assert any("only mean lengths" in text for text in served((4, {})).notes)
+
+
+GATEWAY = """# TYPE {0}_request_total counter
+{0}_request_total{{model_name="m"}} 20
+{0}_input_tokens_bucket{{le="128"}} 5
+{0}_input_tokens_bucket{{le="1024"}} 20
+{0}_input_tokens_bucket{{le="+Inf"}} 20
+{0}_input_tokens_sum 9000
+{0}_input_tokens_count 20
+{0}_output_tokens_bucket{{le="256"}} 20
+{0}_output_tokens_bucket{{le="+Inf"}} 20
+{0}_output_tokens_sum 2400
+{0}_output_tokens_count 20
+"""
+TENSORRT = """# HELP {0}request_success_total Requests
+{0}request_success_total{{finished_reason="stop"}} 20
+{0}time_to_first_token_seconds_bucket{{le="0.5"}} 20
+{0}time_to_first_token_seconds_bucket{{le="+Inf"}} 20
+{0}time_to_first_token_seconds_sum 4.0
+{0}time_to_first_token_seconds_count 20
+"""
+TOKENS = "{0}prompt_tokens_total 9000\n{0}generation_tokens_total 2400\n"
+
+
+@pytest.mark.parametrize("prefix", ["inference_model", "inference_objective"])
+def test_a_gateway_is_counted_before_the_engine_behind_it(prefix: str, folder: Path) -> None:
+    engine = "vllm:request_success_total 90\nvllm:prompt_tokens_total 900\nvllm:generation_tokens_total 900\n"
+    (folder / "metrics").write_text(GATEWAY.format(prefix) + engine, encoding="utf-8")
+    found = seen(folder / "metrics")
+    assert found.what == "20 requests that the gateway counted"
+    assert (found.prompts.recorded_mean, found.outputs.recorded_mean) == (450.0, 120.0)
+
+
+@pytest.mark.parametrize("prefix", ["trtllm_", "trtllm:"])
+def test_tensorrt_llm_is_read_where_it_counts_tokens_and_else_told_what_lacks(prefix: str, folder: Path) -> None:
+    (folder / "metrics").write_text((TENSORRT + TOKENS).format(prefix), encoding="utf-8")
+    found = seen(folder / "metrics")
+    assert (found.prompts.recorded_mean, found.outputs.recorded_mean) == (450.0, 120.0)
+    assert dict(found.latency_s)["ttft_mean_s"] == pytest.approx(0.2)
+    (folder / "metrics").write_text(TENSORRT.format(prefix), encoding="utf-8")
+    with pytest.raises(InputError, match="counts requests of TensorRT-LLM, and no tokens"):
+        observed(folder / "metrics")
+
+
+def test_requests_that_failed_are_said() -> None:
+    assert any("3 requests failed" in text for text in served((9, {"failed": 3})).notes)
+    assert not any("failed" in text for text in served((9, {"failed": 0})).notes)

@@ -1,5 +1,7 @@
 """Pools that nobody measured are planned from the roofline, within their memory and their step limit."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from planner.optimizer.resolution import whole_work_s
 from planner.profiles import hardware_profile, model_profile
 from planner.roofline import Chip, Layout, ServedModel, stack
 from planner.roofline.engine_memory import memory_settings
-from planner.scenario import Scenario, read_scenario
+from planner.scenario import Scenario, load_scenario, read_scenario
 from tests.builders import sketch
 
 INFERRED = "model.profile=prfaas-1t-inferred"
@@ -147,3 +149,42 @@ def test_the_capacity_of_a_plan_counts_every_replica() -> None:
     seconds = {"expected-work": long_s, "mean-length": float(service.curve(mix.mean_long_length(20000.0)))}
     expected = planned.n_instances * 2 / seconds[plan.capacity_rule]
     assert planned.capacity_req_per_s == pytest.approx(expected, rel=1e-3)
+
+
+GB200 = """
+schema = "planner.scenario/1"
+name = "gb200"
+demand_req_per_s = 5
+objective = "min-cost"
+model = { profile = "deepseek-v3", precision = "fp8", stack = "STACK" }
+sites.home = {}
+[workload]
+lengths = { kind = "constant", tokens = 4000 }
+output_lengths = { kind = "constant", tokens = 200 }
+[stacks.mine]
+like = "sglang"
+memory_fraction = 0.98
+source = "the launch command"
+[pools.p]
+site = "home"
+hardware = "gb200"
+role = "prefill"
+layout = "tp=1,dp=4,ep=4"
+accelerators_per_instance = 4
+n_instances = "free"
+[pools.d]
+site = "home"
+hardware = "gb200"
+role = "decode"
+n_instances = "free"
+[prices.gb200]
+usd_per_accelerator_hour = 3.0
+"""
+
+
+def test_weights_that_fit_the_device_and_not_the_stacks_part_of_it_are_told_which_part_would_do() -> None:
+    """183 GB of fp8 weights on each of four GB200 that report 199 GB: prefill is served so."""
+    with pytest.raises(InfeasibleError, match=r"lacks 9\.9\d? GB.* or 0\.98 as stacks\.mine\.memory_fraction"):
+        planning_problem(load_scenario(GB200.replace("STACK", "sglang"), "gb200.toml", Path()))
+    problem = planning_problem(load_scenario(GB200.replace("STACK", "mine"), "gb200.toml", Path()))
+    assert [pool.n_accelerators for pool in problem.pools] == [4, 8]

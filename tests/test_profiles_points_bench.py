@@ -214,13 +214,13 @@ BURST = "a burst of all prompts has no steady state"
     [
         (
             {"max_concurrency": None},
-            f"max_concurrency: is not stated, nor is request_rate: {BURST} "
-            "(give --max-concurrency or --request-rate to the benchmark)",
+            f"max_concurrency: is not stated, nor is a request rate: {BURST} "
+            "(give a concurrency or a rate to the benchmark, or --concurrency here)",
         ),
         (
             {"max_concurrency": 100},
-            f"max_concurrency: is 100, no less than num_prompts: {BURST} "
-            "(give the benchmark several times more --num-prompts)",
+            "max_concurrency: is 100, no less than the 100 prompts: a burst of all has no steady state "
+            "(give the benchmark several times more prompts)",
         ),
         (
             {"max_concurrency": None, "ramp_up_strategy": "linear"},
@@ -228,13 +228,13 @@ BURST = "a burst of all prompts has no steady state"
         ),
         (
             {"request_rate": "trace"},
-            'request_rate_req_per_s: is "trace" (a number from 1e-06 to 1,000,000,000 req/s)',
+            'request_rate: is "trace" (a number of 1e-06 or more)',
         ),
-        ({"max_concurrency": 0.5}, 'max_concurrency: is "0.5" (a number from 1 to 1,000,000,000)'),
-        ({"completed": 0}, "completed: is 0 (a whole number of 1 or more)"),
-        ({"total_output_tokens": "many"}, 'total_output_tokens: is "many" (a whole number of 1 or more)'),
-        ({"median_ttft_ms": -1.5}, 'median_ttft_ms: is "-1.5" (a number from 1e-06 to 1,000,000,000 ms)'),
-        ({"median_tpot_ms": float("nan")}, 'median_tpot_ms: is "NaN" (a number from 1e-06 to 1,000,000,000 ms)'),
+        ({"max_concurrency": 0.5}, "max_concurrency: is 0.5 (a number of 1 or more)"),
+        ({"completed": 0}, "completed: is 0 (a benchmark that completed requests)"),
+        ({"total_output_tokens": "many"}, 'total_output_tokens: is "many" (a number of 100 or more)'),
+        ({"median_ttft_ms": -1.5}, "median_ttft_ms: is -1.5 (a number of 0 or more)"),
+        ({"median_tpot_ms": float("nan")}, "median_tpot_ms: is NaN (a number of 0 or more)"),
         ({"tp_size": "8x"}, 'tp_size: is "8x" (a whole number from 1 to 1,000,000)'),
     ],
 )
@@ -249,7 +249,7 @@ def test_one_prompt_at_a_time_is_no_burst(points_of):
 def test_a_result_without_any_latency_is_no_point(problems_of):
     silent = without(VLLM, "mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "median_tpot_ms")
     assert problems_of(silent) == [
-        "run.txt:1: median_ttft_ms: is not stated, nor is tpot_ms or output_tokens_per_s_per_gpu (at least one of them)"
+        "run.txt:1: ttft_ms: is not stated, nor is tpot_ms or output_tokens_per_s_per_gpu (at least one of them)"
     ]
 
 
@@ -259,14 +259,14 @@ def test_all_broken_results_of_a_file_are_reported_together(problems_of):
         "run.txt:2: completed: is 0",
         "run.txt:3: is not JSON: Expecting value",
         'run.txt:4: tp_size: is "-1"',
-        "run.txt:5: completed: is missing: this is no result of a serving benchmark",
+        "run.txt:5: is no result of a serving benchmark",
         "run.txt:6: is 7",
     ]
 
 
 def test_other_json_is_refused_once_not_line_by_line(problems_of):
     (problem,) = problems_of(*[{"timestamp": 0, "input_length": 9}] * 3)
-    assert problem.startswith("run.txt:1: completed: is missing: this is no result of a serving benchmark")
+    assert problem.startswith("run.txt:1: is no result of a serving benchmark")
 
 
 @pytest.mark.parametrize("text", ['{"a": ' * 100_000, '{"completed": 1' + "0" * 5000 + "}"], ids=["deep", "long"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.common import ForceOption, Format, FormatOption, print_json, print_rich, write_files
-from planner.cli.point_options import PointsArgument, read_all, with_point_options
+from planner.cli.point_options import ColumnsOption, PointsArgument, read_all, with_point_options
 from planner.cli.progress import progress
 from planner.units import percent
 
@@ -56,6 +56,7 @@ def calibrate(
     date: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Day the profile bears; today.")] = None,
     force: ForceOption = False,
     format_: FormatOption = Format.TEXT,
+    columns: ColumnsOption = None,
     *,
     defaults: "PointDefaults",
 ) -> None:
@@ -66,7 +67,7 @@ def calibrate(
     """
     day = calendar_day(date)
     check_out(out, force)
-    files = read_all(points, defaults)
+    files = read_all(points, defaults, columns)
     settings = {
         "memory_fraction": memory_fraction,
         "chunk_tokens": chunk_tokens,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich, write_files
-from planner.cli.point_options import PointsArgument, read_all, with_point_options
+from planner.cli.point_options import ColumnsOption, PointsArgument, read_all, with_point_options
 from planner.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -35,17 +35,20 @@ def fidelity(
         bool, typer.Option("--check", help="With --report: write nothing; exit 6 when the folder is stale.")
     ] = False,
     format_: FormatOption = Format.TEXT,
+    columns: ColumnsOption = None,
     *,
     defaults: "PointDefaults",
 ) -> None:
     """Hold predictions against measured points; exit 6 where fewer than 95 % of them can be predicted."""
     check_options(points, out, report, check, stack)
-    files = read_all(points, defaults)
+    files = read_all(points, defaults, columns)
     if report is not None:
         found = report_on(points, files, report, check)
     else:
         found = score(files, stack)
-        write_files((out, lambda path: write_beside(found, points[0], path, defaults)))
+        write_files(
+            (out, lambda path: write_beside(found, points[0], path, None if columns is None else files[0], defaults))
+        )
         show(found, format_)
     if found.answered_fraction < ENOUGH_FRACTION:
         raise_unanswered(found)
@@ -104,8 +107,10 @@ def show(found: "Fidelity", format_: Format) -> None:
     print_rich(*fidelity_tables(found))
 
 
-def write_beside(found: "Fidelity", path: Path, out: Path, defaults: "PointDefaults") -> None:
-    """Write a file of points again with what was predicted of each."""
+def write_beside(
+    found: "Fidelity", path: Path, out: Path, read: "list[ServingPoint] | None", defaults: "PointDefaults"
+) -> None:
+    """Write a file of points again with what was predicted of each; of points that were read already, a table."""
     from planner.profiles.points import write_predictions
 
     rows = found.points
@@ -120,7 +125,7 @@ def write_beside(found: "Fidelity", path: Path, out: Path, defaults: "PointDefau
         "doubtful": [row.doubt for row in rows],
         "refused": [row.reason for row in rows],
     }
-    write_predictions(path, out, columns, defaults)
+    write_predictions(path, out, columns, defaults, read)
 
 
 def milliseconds(seconds: float | None) -> float | None:

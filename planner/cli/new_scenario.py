@@ -98,8 +98,9 @@ def new(
     Options combine; what they do not say is chosen, and can be edited. A file that is there is kept without --force.
 
     --from takes a trace (JSON lines or CSV of known columns), any CSV with --columns (arrived, input, output, cached,
-    ttft_s, tpot_s; _ms for milliseconds), metrics of vLLM, SGLang or Dynamo (Prometheus text, or the JSON of a range
-    query), and results of guidellm, AIPerf, vllm bench serve and SGLang bench_serving.
+    ttft_s, tpot_s; _ms for milliseconds), metrics of vLLM, SGLang, TensorRT-LLM, Dynamo or the Gateway API inference
+    extension (Prometheus text, or the JSON of a range query), and results of vllm bench serve, SGLang bench_serving,
+    AIPerf, GenAI-Perf, guidellm and inference-perf.
     """
     options = {key: value for key, value in locals().items() if key not in OTHERS}
     from planner.cli.scenario_text import Wanted, scenario_text, short_name

@@ -29,7 +29,7 @@ class Mode(StrEnum):
 
 PointsArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="POINTS", help="CSV tables, or results of vllm bench serve or SGLang bench_serving."),
+    typer.Argument(metavar="POINTS", help="CSV tables, or results of serving benchmarks (JSON or CSV)."),
 ]
 
 
@@ -39,6 +39,10 @@ def _text(name: str, metavar: str, help_: str) -> Any:
 
 def _size(name: str, help_: str) -> Any:
     return Annotated[int | None, typer.Option(name, metavar="N", min=1, max=MOST_COUNTED, help=help_)]
+
+
+def _load(name: str, metavar: str, help_: str) -> Any:
+    return Annotated[float | None, typer.Option(name, metavar=metavar, min=1e-6, max=MOST_COUNTED, help=help_)]
 
 
 POINT_OPTIONS: dict[str, Any] = {
@@ -65,7 +69,10 @@ POINT_OPTIONS: dict[str, Any] = {
     "decode_pp_size": _size("--decode-pp-size", "pipeline stages of a decode worker,"),
     "decode_attention_dp_size": _size("--decode-attention-dp-size", "its attention replicas,"),
     "decode_moe_ep_size": _size("--decode-moe-ep-size", "its expert-parallel size,"),
-    "measured_date": _text("--measured-date", "DATE", "the day of the measurement."),
+    "max_num_seqs": _size("--max-num-seqs", "most sequences that an attention replica runs at once,"),
+    "measured_date": _text("--measured-date", "DATE", "the day of the measurement,"),
+    "concurrency": _load("--concurrency", "N", "requests always in flight,"),
+    "request_rate_req_per_s": _load("--request-rate", "REQ_PER_S", "or their arrival rate."),
 }
 """One option per field of PointDefaults, under the name that the reader's messages give it."""
 
@@ -91,23 +98,46 @@ def with_point_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def read_all(paths: Sequence[Path], defaults: "PointDefaults") -> "list[list[ServingPoint]]":
-    """Points of every file, in the order of the files.
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", metavar="ROLE=COLUMN,...", help="Files are requests, one a row: input=...,output=...,ttft_ms=..."
+    ),
+]
+
+
+def read_all(paths: Sequence[Path], defaults: "PointDefaults", columns: str | None) -> "list[list[ServingPoint]]":
+    """Points of every file, in the order of the files; of tables of requests where their columns are named.
 
     Raises:
         InputError: with every problem of every file.
+        UsageError: the columns are not named as they have to be.
     """
     from planner.errors import InputError
     from planner.profiles.points import read_points
+    from planner.workload.observed.request_table import parsed_columns
 
+    roles = None if columns is None else parsed_columns(columns)
     found: list[list[ServingPoint]] = []
     problems: list[Problem] = []
     for path in paths:
         try:
             with progress(f"reading {path}"):
-                found.append(read_points(path, defaults))
+                found.append(read_points(path, defaults) if roles is None else _of_requests(path, roles, defaults))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
     return found
+
+
+def _of_requests(path: Path, roles: dict[str, str], defaults: "PointDefaults") -> "list[ServingPoint]":
+    """The point that recorded requests are together."""
+    from planner.profiles.points.bench_points import bench_points
+    from planner.workload.observed.bench import requests_run
+    from planner.workload.observed.request_table import observed_table
+
+    recorded = observed_table(path, roles)
+    for note in recorded.notes:
+        typer.echo(f"note: {path}: {note}", err=True)
+    return bench_points(str(path), [requests_run(recorded, is_closed_loop=defaults.concurrency is not None)], defaults)

@@ -176,6 +176,11 @@ OF_RUNS: dict[str, Meaning] = {
         "Edit the price, or give `--price`.",
     ),
     # recorded requests
+    "requests-failed": Meaning(
+        "scenario new",
+        "Some requests of the benchmark failed. Its lengths and latencies are of those that were answered.",
+        "Find out why: a server that refuses requests is overloaded, and its rate is not the demand.",
+    ),
     "time-unit-read": Meaning(
         "scenario new, size, optimize, simulate",
         "Nobody stated the unit of the times, and their size or the other fields of the file tell it.",

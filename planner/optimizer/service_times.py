@@ -170,15 +170,21 @@ def pool_stack(scenario: Scenario, pool: Pool) -> Stack:
     return stack_of(asked_instance(scenario, pool))
 
 
+FULLEST = 0.98
+"""Part of the memory that an operator can give an engine at the most: a process's own context takes the rest."""
+
+
 def check_memory(name: str, served: ServedModel) -> None:
     fit = served.memory
     if fit.fits:
         return
     n, hardware = served.layout.n_accelerators, served.chip.hardware.name
+    fuller = replace(served, memory_settings=replace(served.memory_settings, fraction=FULLEST))
+    stated = f", or {FULLEST:g} as stacks.mine.memory_fraction of a stack of its own" * fuller.memory.fits
     raise InfeasibleError(
         f"pools.{name}: {served.model.name} does not fit {n} x {hardware}: each lacks {number(fit.lacking_bytes / GB)} "
         f"GB, all together {number(n * fit.lacking_bytes / GB)} GB; what would do: more accelerators per instance or "
-        "narrower weights"
+        f"narrower weights{stated}"
     )
 
 

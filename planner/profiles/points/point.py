@@ -90,6 +90,8 @@ class ServingPoint:
     """Accelerators that a decode worker's experts are dealt out to [accelerators]."""
     output_tokens_per_s_per_gpu: float | None = None
     """Tokens generated per second and accelerator; None: it does not say [tokens/s]."""
+    max_num_seqs: int | None = None
+    """Most sequences that an attention replica runs at once; None: the stack's own limit [sequences]."""
     series: str | None = None
     """Run of measurements within which only load and lengths change, as the file names it; None: it does not say."""
     doubt: str | None = None
@@ -164,8 +166,14 @@ class PointDefaults:
     """Attention replicas of one decode worker [replicas]."""
     decode_moe_ep_size: int | None = None
     """Accelerators that a decode worker's experts are dealt out to [accelerators]."""
+    max_num_seqs: int | None = None
+    """Most sequences that an attention replica runs at once [sequences]."""
     measured_date: str | None = None
     """Day of the measurement, YYYY-MM-DD."""
+    concurrency: float | None = None
+    """Requests always in flight [requests]."""
+    request_rate_req_per_s: float | None = None
+    """Arrival rate; None: closed loop [requests/s]."""
 
     def cells(self) -> Mapping[str, str]:
         """What is said, by column and as text."""
@@ -174,7 +182,8 @@ class PointDefaults:
 
 
 NO_DEFAULTS = PointDefaults()
-CONFIGURATION = tuple(field.name for field in fields(PointDefaults))
+LOAD = ("concurrency", "request_rate_req_per_s")
+CONFIGURATION = tuple(field.name for field in fields(PointDefaults) if field.name not in LOAD)
 """Columns that describe the deployment rather than its load or its latencies."""
 THROUGHPUT = "output_tokens_per_s_per_gpu"
 """Column of what a deployment generates, as it may stand in place of latencies."""
@@ -184,6 +193,7 @@ COLUMNS = (
     *("model", "hardware", "framework", "framework_version", "precision", "kv_precision", "mode"),
     *("input_tokens", "output_tokens", "concurrency", "request_rate_req_per_s", "gpus"),
     *SIZES,
+    "max_num_seqs",
     *("ttft_ms", "tpot_ms", THROUGHPUT, "measured_date", "harness", "length_ratio", "draft_tokens", "acceptance"),
     *("series", "doubt"),
 )

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from math import nan, prod
 from typing import Any
 
+from planner.benchmarks.sglang_server import MAX_SIZE
 from planner.errors import NAME_CHARACTERS, Problem, shown
 from planner.profiles.points.point import MODES, SIZES, THROUGHPUT, Mode, ServingPoint
-from planner.profiles.points.sglang_server import MAX_SIZE
 from planner.profiles.speculation import MOST_DRAFT_TOKENS
 from planner.reading import unprintable
 from planner.units import unit_of
@@ -137,7 +137,7 @@ def option(column: str) -> str:
     >>> option("framework_version"), option("n_accelerators")
     ('--framework-version', '--accelerators')
     """
-    return "--" + column.removeprefix("n_").replace("_", "-")
+    return "--" + column.removeprefix("n_").removesuffix("_req_per_s").replace("_", "-")
 
 
 def decimal(text: str | None) -> float | None:
@@ -174,9 +174,10 @@ def point(row: Row) -> ServingPoint | None:
 def _deployment(row: Row) -> dict[str, Any]:
     required = {column: row.required_text(column) for column in ("model", "hardware", "framework")}
     optional = ("framework_version", "precision", "kv_precision", "measured_date")
-    known = {column: row.name(column) for column in optional}
+    known: dict[str, Any] = {column: row.name(column) for column in optional}
     mode = _mode(row)
     sizes = {column: row.size(column) for column in SIZES}
+    known["max_num_seqs"] = row.whole("max_num_seqs")
     return {**required, **known, **sizes, "mode": mode, "n_accelerators": _n_accelerators(row, mode, sizes)}
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 
+from planner.benchmarks import benchmark_runs
 from planner.errors import InputError, Problem
 from planner.files import write_text
 from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, PointDefaults, ServingPoint
-from planner.profiles.points.reader import is_bench_result, read_points
+from planner.profiles.points.reader import read_points
 from planner.profiles.points.table import BOM, table_rows
 from planner.reading import TABLE_BYTES, read_bytes
 
@@ -17,7 +18,11 @@ Cell = float | str | None
 
 
 def write_predictions(
-    path_in: Path, path_out: Path, columns: Mapping[str, Sequence[Cell]], defaults: PointDefaults = NO_DEFAULTS
+    path_in: Path,
+    path_out: Path,
+    columns: Mapping[str, Sequence[Cell]],
+    defaults: PointDefaults = NO_DEFAULTS,
+    read: Sequence[ServingPoint] | None = None,
 ) -> None:
     """Write a file of points again, as a table with further columns.
 
@@ -30,17 +35,18 @@ def write_predictions(
         columns: cells by the name of the new column, one per point and in their order; None, and a number that is
             not finite, make an empty cell.
         defaults: what `read_points` was given for the file.
+        read: points of a file that is no table of points; None: it is read again.
 
     Raises:
         InputError: the file has a problem, or has one of the columns already, or cannot be written.
         ValueError: a column does not have one cell per point.
     """
-    points = read_points(path_in, defaults)
+    points = read_points(path_in, defaults) if read is None else read
     for name, cells in columns.items():
         if len(cells) != len(points):
             raise ValueError(f"{name} has {len(cells)} cells for {len(points)} points")
     text = _read(path_in)
-    if is_bench_result(text.removeprefix(BOM)):
+    if read is not None or benchmark_runs(str(path_in), text.removeprefix(BOM)) is not None:
         text = points_csv(points)
     added = [list(columns), *(list(row) for row in zip(*columns.values(), strict=True))]
     write_text(path_out, _widened(str(path_in), text, added) if columns else text)

@@ -122,7 +122,7 @@ def _speculation(point: ServingPoint, model: ModelProfile) -> Speculation | None
 def _check_size(point: ServingPoint) -> None:
     """A closed loop is run token by token, so that one beyond any deployment would never end."""
     in_flight = (point.concurrency or 1.0) * point.output_tokens
-    if point.is_closed_loop and in_flight > MOST_TOKENS_IN_FLIGHT:
+    if point.is_closed_loop and point.mode == "agg" and in_flight > MOST_TOKENS_IN_FLIGHT:
         allowed = f"{MOST_TOKENS_IN_FLIGHT:,}"
         raise UnfitPointError(f"has {in_flight:,.0f} tokens to generate in flight, and a run at most {allowed}")
 

@@ -136,7 +136,10 @@ def engine_rules(
         room_tokens=room,
         sequence_tokens=fixed,
         n_replicas=served.n_places,
-        most_running=(harness and harness.most_running) or settings.most_running or MOST_RUNNING,
+        most_running=case.point.max_num_seqs
+        or (harness and harness.most_running)
+        or settings.most_running
+        or MOST_RUNNING,
         is_prefill_first=settings.prefill_first is True,
         splits_prompts=settings.splits_prompts is not False,
         reserves_output=settings.reserves_output,

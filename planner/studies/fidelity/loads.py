@@ -207,7 +207,7 @@ def _load(case: Case, how: RunAs, derated: bool) -> _Load:
         1 if case.is_disaggregated else case.n_prefill_workers
     )
     reserved = prompt + (output if settings.reserves_output else output / 2)
-    room = max(float(decoder.largest_batch(reserved)), 1.0)
+    room = max(min(float(decoder.largest_batch(reserved)), decoder.most_running), 1.0)
     wanted = concurrency / case.n_decode_workers if case.is_disaggregated else concurrency
     batch = min(max(wanted, 1.0), room)
     context = prompt + output / 2
@@ -275,6 +275,8 @@ def served_model(case: Case, how: RunAs, role: str, derated: bool) -> ServedMode
     """
     layout, precision = case.prefill_layout if role == "prefill" else case.decode_layout, case.precision
     settings = settings_on(how.by(case.point.source), layout, case.hardware)
+    if case.point.max_num_seqs:
+        settings = settings.model_copy(update={"most_running": case.point.max_num_seqs})
     weights = precision or case.model.precision
     usual = "fp8" if settings.quantized_kv and weights in QUANTIZED else "bf16"
     kv = cache_format(case.point.kv_precision) or usual
@@ -303,7 +305,9 @@ def _in_flight(case: Case, served: ServedModel, decoder: ServedModel, prompt: fl
     if case.point.concurrency is not None and case.point.is_closed_loop:
         return case.point.concurrency
     rate = case.point.request_rate_req_per_s or 0.0
-    room = max(float(decoder.largest_batch(prompt + output / 2)), 1.0) * case.n_decode_workers
+    room = (
+        max(min(float(decoder.largest_batch(prompt + output / 2)), decoder.most_running), 1.0) * case.n_decode_workers
+    )
     prefill = float(served.prefill_time([prompt], n_prompts=served.n_places).total_s[0]) / served.n_places
     busy = min(rate * prefill / case.n_prefill_workers, MOST_BUSY)
     n = 1.0

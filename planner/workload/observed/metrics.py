@@ -1,4 +1,4 @@
-"""The demand that vLLM, SGLang or Dynamo counted in their metrics."""
+"""The demand that serving software, or the gateway before it, counted in its metrics."""
 
 from collections.abc import Iterator
 
@@ -23,6 +23,11 @@ def observed_metrics(samples: Samples) -> Observed:
         prompts, outputs = (_lengths(samples, names, kind) for kind in ("prompt", "output"))
         if prompts is not None and outputs is not None:
             return _demand(samples, names, prompts, outputs)
+    for names in FRAMEWORKS:
+        if counter := next((name for name in names.requests if samples.grown(name)), None):
+            what = f"counts requests of {names.framework}, and no tokens of theirs"
+            front = "metrics of the frontend or gateway before it, which have lengths; or results of a benchmark"
+            raise InputError(Problem(samples.name, counter, what, front))
     known = ", ".join(name for names in FRAMEWORKS for name in (*names.prompts, *names.outputs))
     what = "has no requests with lengths of prompts and answers"
     raise InputError(Problem(samples.name, "", what, f"histograms with requests in them: {known}"))

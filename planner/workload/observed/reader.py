@@ -1,11 +1,14 @@
 """Whatever a demand was recorded in, told apart by its content."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.benchmarks import benchmark_runs, looks_like
+from planner.benchmarks.reader import ALLOWED as RESULTS
 from planner.errors import InputError, Problem, UsageError
 from planner.reading import MIB, TABLE_BYTES, opened, read_text
-from planner.workload.observed.bench import is_bench, json_runs, observed_bench
+from planner.workload.observed.bench import observed_bench
 from planner.workload.observed.demand import Observed
 from planner.workload.observed.metric_samples import exposition, query_answer
 from planner.workload.observed.metrics import observed_metrics
@@ -17,8 +20,8 @@ SMALL_TRACE_BYTES = 16 * MIB
 HEAD_BYTES = 65_536
 ALLOWED = (
     "a trace (JSON lines with timestamp, input_length and output_length, or CSV with the header "
-    f"{','.join(AZURE_COLUMNS)}), any other CSV with --columns, metrics of vLLM, SGLang or Dynamo (Prometheus text, or "
-    "JSON of a range query), or results of guidellm, AIPerf, vllm bench serve or SGLang bench_serving"
+    f"{','.join(AZURE_COLUMNS)}), any other CSV with --columns, metrics of vLLM, SGLang, TensorRT-LLM, Dynamo or a "
+    f"gateway (Prometheus text, or JSON of a range query), or {RESULTS}"
 )
 
 
@@ -73,21 +76,30 @@ def _observed_answer(path: Path, first: str, reading: TraceReading) -> Observed 
     name = str(path)
     if not first:
         raise InputError(Problem(name, "", "is empty", ALLOWED))
+    is_whole = first.startswith(("{", "[", "#")) or path.stat().st_size <= TABLE_BYTES
+    text = read_text(path, TABLE_BYTES) if is_whole else first
+    if (runs := benchmark_runs(name, text)) is not None:
+        _check_rows(reading, has_times=False)
+        return observed_bench(name, runs)
     if first.startswith(("{", "[")):
-        text = read_text(path, TABLE_BYTES)
-        runs = json_runs(text)
-        if runs is not None and runs and all(is_bench(value) for _, value in runs):
-            _check_rows(reading, has_times=False)
-            return observed_bench(name, runs)
-        if runs is not None and len(runs) == 1 and _is_answer(runs[0][1]):
+        if _is_answer(_parsed(text)):
             _check_rows(reading)
             return observed_metrics(query_answer(name, text, reading.time_unit))
-        if first.startswith("{"):
+        if first.startswith("{") and not looks_like(text):
             return None
     elif first.startswith("#") or _is_sample(first):
         _check_rows(reading, has_times=False)
-        return observed_metrics(exposition(name, read_text(path, TABLE_BYTES)))
-    raise InputError(Problem(name, "", f"is nothing that is known: {first[:60]!r}", ALLOWED, 1))
+        return observed_metrics(exposition(name, text))
+    what = looks_like(text) or f"is nothing that is known: {first[:60]!r}"
+    raise InputError(Problem(name, "", what, ALLOWED, 1))
+
+
+def _parsed(text: str) -> object:
+    """The JSON value of a text; None where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_answer(value: object) -> bool:
