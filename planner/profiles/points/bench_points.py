@@ -75,7 +75,10 @@ def _row(name: str, run: BenchmarkRun, defaults: PointDefaults) -> Row:
         line=run.line,
         cells={**_deployment(run), **{column: repr(value) for column, value in figures.items() if value is not None}},
         defaults=defaults.cells(),
-        written_as={**run.keys, **{column: found.keys.get("median", column) for column, found in latencies.items() if found}},
+        written_as={
+            **run.keys,
+            **{column: found.keys.get("median", column) for column, found in latencies.items() if found},
+        },
         strange=[*islice((key for key in run.top if key not in CONFIGURATION), MOST_STRANGE)],
         remedy=REMEDY,
     )
