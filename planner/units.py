@@ -12,6 +12,8 @@ MICRO = 1e-6
 BITS_PER_BYTE = 8
 BITS_PER_GBIT = 1e9
 SECONDS_PER_HOUR = 3600.0
+HOURS_PER_MONTH = 730.0
+"""As clouds bill it: a twelfth of 8,760 hours."""
 DASH = "–"
 UNITS = {
     "_usd_per_accelerator_hour": "USD/h",

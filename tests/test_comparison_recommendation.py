@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from planner.comparison import optimize
 from planner.comparison.margins import ALTERNATIVES, WORTHWHILE, is_fair, value_of
-from planner.comparison.recommendation import SIMPLEST_FIRST, MeritBounds, best_kinds, serving_of
+from planner.comparison.recommendation import SIMPLEST_FIRST, MeritBounds, best_kinds
 from planner.results import Serving
 from planner.scenario import Scenario
 from tests.builders import small_with
@@ -92,7 +92,7 @@ def test_the_recommended_kind_is_that_of_the_cheapest_fleet_that_can_be_had(mix:
     for fleet in (plan, *(other for other in beside if is_fair(scenario, plan, other))):
         usd = value_of(scenario, fleet)
         assert usd is not None
-        best[serving_of(fleet)] = min(best.get(serving_of(fleet), usd), usd)
+        best[fleet.serving] = min(best.get(fleet.serving, usd), usd)
     assert len(best) > 1
     assert plan.verdict.recommendation is not None
     assert best[plan.verdict.recommendation] <= min(best.values()) / (1 - WORTHWHILE)

@@ -94,7 +94,7 @@ def test_the_command_fits_before_it_plans(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(TEXT)
     found = CliRunner().invoke(app, ["optimize", str(tmp_path / "own.toml"), "--no-run"])
     assert found.exit_code == 0, found.exception
-    assert "Times of stack mine rest on 3 points" in " ".join(found.stdout.split())
+    assert "times of stack mine rest on 3 points" in " ".join(found.stdout.split())
 
 
 def test_a_scenario_without_points_of_its_own_is_left_as_it_is(tmp_path: Path) -> None:

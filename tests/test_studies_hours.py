@@ -116,7 +116,7 @@ def test_inputs_that_make_no_difference_are_named_and_have_no_rows() -> None:
     assert "Neither the bill nor the best sizes change with: the weather." in text
     assert "| the weather |" not in text
     assert "| demand |" in text
-    assert "- No pool is timed by the roofline." in text
+    assert "- no pool is timed by the roofline." in text
 
 
 def test_a_front_with_notes_names_the_budgets_without_a_plan() -> None:

@@ -107,6 +107,14 @@ def write_files(*files: "tuple[Path | None, Callable[[Path], object]]") -> None:
             typer.echo(f"wrote {path}", err=True)
 
 
+def n_lines(parts: "Iterable[RenderableType]") -> int:
+    """Lines that parts take on the terminal."""
+    from rich.console import Console
+
+    console = Console(width=width(), highlight=False, markup=False, emoji=False, force_terminal=False)
+    return sum(len(console.render_lines(part)) for part in parts)
+
+
 def print_rich(*parts: "RenderableType") -> None:
     """Print tables, in a pipe just as in a terminal."""
     from rich.console import Console

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -16,9 +16,11 @@ from planner.cli.common import (
     SetOption,
     TimeLimitOption,
     data_dirs,
+    n_lines,
     noted_where_infeasible,
     print_json,
     print_rich,
+    width,
     with_inputs,
     write_files,
 )
@@ -31,6 +33,8 @@ from planner.cli.trace_options import scenario_read
 if TYPE_CHECKING:
     from datetime import date
 
+    from rich.console import RenderableType
+
     from planner.executor import RunQuestion
     from planner.notes import Note
     from planner.results import Front, Plan, Sensitivity
@@ -38,11 +42,29 @@ if TYPE_CHECKING:
     from planner.studies.current import StatedFleet
 
 N_POINTS = 8
+MOST_GROWTH_PERCENT = 10_000
 N_REQUESTS = 200_000
 KEPT_RUN_ON = 32
 """A promise of milliseconds is told from its figure by so many times the requests at the most."""
 N_STEP_REQUESTS = 50_000
 """Of the run of each step from the fleet that stands."""
+
+
+class Section(StrEnum):
+    """Parts of the answer, by name."""
+
+    ANSWER = "answer"
+    POOLS = "pools"
+    INSTANCES = "instances"
+    LINKS = "links"
+    PERIODS = "periods"
+    LATENCY = "latency"
+    COST = "cost"
+    FLEETS = "fleets"
+    BINDING = "binding"
+    PROOF = "proof"
+    CERTIFIED = "certified"
+    NOTES = "notes"
 
 
 class Against(StrEnum):
@@ -111,6 +133,16 @@ def optimize(
         str | None,
         typer.Option("--from-date", metavar="YYYY-MM-DD", help="The day that the growth of the demand counts from."),
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Everything that is known of the plan, after what fits a screen.")
+    ] = False,
+    section: Annotated[
+        list[Section] | None,
+        typer.Option("--section", metavar="NAME", help="This part alone; may be repeated: " + ", ".join(Section) + "."),
+    ] = None,
+    growth: Annotated[
+        str | None, typer.Option("--growth", metavar="PERCENT", help="The plan for a demand so much higher, beside it.")
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="How the numbers of the plan hang together, too, in at most ten lines.")
     ] = False,
@@ -125,8 +157,9 @@ def optimize(
     """
 
     _check_studies(pareto, points, sensitivity, figure)
-    begin = _date(from_date, current)
+    begin, more = _date(from_date, current), _fraction(growth)
     question = scenario_read(scenario, overrides or ())
+    _check_demand(question, more)
     if current is not None and question.users is not None:
         from planner.comparison import at_population_rate
 
@@ -142,33 +175,61 @@ def optimize(
         if fleet is not None:
             steps = None if no_run else (requests or N_STEP_REQUESTS, seed or 0)
             plan = _beside_current(question, plan, (fleet, begin), steps, time_limit_s, tell)
+        runs = requests, most_requests, seed
+        grown = None if more is None else (more, _grown(question, more, time_limit_s, tell, how, runs))
         front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, tell)
     if question.break_even:
         remark = _break_evens_elsewhere(len(question.break_even), scenario, overrides or ())
         plan = plan.model_copy(update={"notes": (*plan.notes, remark)})
     write_files((figure, partial(_draw, front, found)))
-    _print(with_inputs(plan, question), front, found, explain, format_)
+    shown = _Shown(details, tuple(section or ()), grown, explain)
+    _print(with_inputs(plan, question), front, found, shown, format_)
     check_promise(plan)
 
 
-def _print(
-    plan: "Plan", front: "Front | None", found: "Sensitivity | None", is_explained: bool, format_: Format
-) -> None:
+class _Shown(NamedTuple):
+    """What of a plan is printed for people."""
+
+    has_details: bool
+    sections: tuple[Section, ...]
+    grown: "tuple[float, Plan] | None"
+    """Part that the demand grows by, and the plan for it."""
+    is_explained: bool
+
+
+def _print(plan: "Plan", front: "Front | None", found: "Sensitivity | None", shown: _Shown, format_: Format) -> None:
     """The plan, the studies around it, and how its numbers hang together where that is asked for."""
     because = None
-    if is_explained:
+    if shown.is_explained:
         from planner.report import explanation
 
         because = explanation(plan)
     if format_ is Format.JSON:
         asked = {"pareto": front, "sensitivity": found, "explanation": because}
-        print_json({**plan.answer(), **{key: one.answer() for key, one in asked.items() if one is not None}})
+        answer = {**plan.answer(), **{key: one.answer() for key, one in asked.items() if one is not None}}
+        if shown.grown:
+            answer["growth"] = {"fraction": shown.grown[0], "plan": shown.grown[1].answer()}
+        print_json(answer)
         return
-    from planner.report import current_tables, explanation_tables, front_tables, plan_tables, sensitivity_tables
+    from planner.report import current_tables, explanation_tables, front_tables, sensitivity_tables
 
-    print_rich(*plan_tables(plan), *(current_tables(plan.current) if plan.current else ()))
+    print_rich(*_plan_parts(plan, shown), *(current_tables(plan.current) if plan.current else ()))
     print_rich(*(front_tables(front) if front else ()), *(sensitivity_tables(found) if found else ()))
     print_rich(*(explanation_tables(because) if because else ()))
+
+
+def _plan_parts(plan: "Plan", shown: _Shown) -> "list[RenderableType]":
+    """One screen, then the sections that are asked for, or these alone."""
+    from planner.report import growth_table, plan_screen, plan_tables
+    from planner.report.terminal import compact
+
+    parts = [] if shown.sections else plan_screen(plan, width(), n_lines)
+    if shown.grown:
+        table = compact(growth_table(plan, shown.grown[1], shown.grown[0]))
+        parts += [table] if table else []
+    if shown.sections or shown.has_details:
+        parts += plan_tables(plan, shown.sections) if shown.sections else ["", *plan_tables(plan)]
+    return parts
 
 
 def _break_evens_elsewhere(n: int, scenario: str, overrides: "Sequence[str]") -> "Note":
@@ -255,6 +316,42 @@ def _check_growth(question: "Scenario", begin: "date | None") -> None:
     if begin is not None and question.growth_fraction_per_month is None:
         what = "counts from a day how a demand grows, and the scenario states no growth"
         raise UsageError(f"--from-date: {what} (--set growth_fraction_per_month=0.05)")
+
+
+def _fraction(text: str | None) -> float | None:
+    """A growth of 30, 30% or 30 %. Raises UsageError."""
+    from planner.errors import UsageError
+
+    if text is None:
+        return None
+    try:
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = float("nan")
+    if not -100 < percent <= MOST_GROWTH_PERCENT:
+        raise UsageError(f"--growth {text}: is no percentage above -100 and up to {MOST_GROWTH_PERCENT:,} (30%)")
+    return percent / 100
+
+
+def _check_demand(question: "Scenario", growth: float | None) -> None:
+    """Raises UsageError where there is no demand to grow."""
+    from planner.errors import UsageError
+
+    if growth is not None and question.demand_req_per_s is None and question.users is None:
+        raise UsageError("--growth: is of a demand, and the scenario states none (--set demand_req_per_s=...)")
+
+
+def _grown(
+    question: "Scenario",
+    growth: float,
+    time_limit_s: float,
+    tell: "Callable[[str], None]",
+    how: How,
+    runs: tuple[int | None, int | None, int | None],
+) -> "Plan":
+    """The plan of a demand that has grown."""
+    keys = {key: (1 + growth) * value for key in ("demand_req_per_s", "users") if (value := getattr(question, key))}
+    return planned(question.varied(keys), time_limit_s, tell, how, runs)
 
 
 def _fleet(question: "Scenario", path: Path) -> "StatedFleet":

@@ -14,7 +14,7 @@ from planner.comparison.margins import (
     strongest,
     ttft_s,
 )
-from planner.comparison.recommendation import rivals, serving_of
+from planner.comparison.recommendation import rivals
 from planner.results import Baseline
 from planner.ties import largest
 from planner.units import number, percent
@@ -29,9 +29,9 @@ def cross_site(comparison: Comparison) -> tuple[str, Baseline | None]:
     kinds = comparison.kinds
     if comparison.cheaper:
         return _no(_for_the_demand(comparison, comparison.cheaper[0])), comparison.cheaper[0]
-    if serving_of(comparison.plan) != "separate-sites":
+    if comparison.plan.serving != "separate-sites":
         return _sends_nothing(comparison), None
-    others = [o for o in rivals(comparison) if serving_of(o) != "separate-sites"]
+    others = [o for o in rivals(comparison) if o.serving != "separate-sites"]
     can_be_had = [o for o in others if not o.beyond_stock]
     if not can_be_had:
         return _without_opponent(comparison, others), None

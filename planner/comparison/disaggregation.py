@@ -11,7 +11,7 @@ from planner.comparison.margins import (
     stated_margin,
     strongest,
 )
-from planner.comparison.recommendation import APART, despite_bursts, rivals, serving_of
+from planner.comparison.recommendation import APART, despite_bursts, rivals
 from planner.results import Baseline, Disaggregation
 from planner.units import number
 
@@ -25,8 +25,8 @@ def disaggregation(comparison: Comparison) -> Disaggregation | None:
     Returns:
         None where the plan is compared with none of the other side.
     """
-    kinds, is_apart = comparison.kinds, serving_of(comparison.plan) in APART
-    others = [o for o in rivals(comparison) if (serving_of(o) in APART) != is_apart]
+    kinds, is_apart = comparison.kinds, comparison.plan.serving in APART
+    others = [o for o in rivals(comparison) if (o.serving in APART) != is_apart]
     can_be_had = [o for o in others if not o.beyond_stock]
     because, opponent = _apart_alone(comparison, is_apart), None
     if comparison.cheaper:
@@ -47,7 +47,7 @@ def disaggregation(comparison: Comparison) -> Disaggregation | None:
 
 def _for_the_demand(comparison: Comparison) -> str:
     """What prefill and decode apart are worth for a stated demand that fleets at home serve for less than the plan."""
-    best = {serving_of(o): o for o in reversed(comparison.cheaper)}
+    best = {o.serving: o for o in reversed(comparison.cheaper)}
     fleets = (f"for {number(o.cost.usd_per_hour, 4)} USD/h by {o.title}" for o in best.values())
     said = f"the stated {number(comparison.scenario.demand_req_per_s)} req/s are served {' and '.join(fleets)}"
     if len(comparison.kinds) > 1:
@@ -70,7 +70,7 @@ def _apart_alone(comparison: Comparison, is_apart: bool) -> str | None:
 
 def _apart(comparison: Comparison, other: Baseline) -> str:
     """What prefill and decode apart are worth against one opponent, or for one where the plan is in one batch."""
-    kinds, is_apart = comparison.kinds, serving_of(comparison.plan) in APART
+    kinds, is_apart = comparison.kinds, comparison.plan.serving in APART
     margin, low, high = margins(comparison, other)
     how = "" if is_apart else ", in one batch,"
     said = f"the plan{how} {figures(comparison, other)}"

@@ -296,8 +296,33 @@ class Evaluation:
             usd_per_million_input_tokens=per_million["total"] if known else None,
             usd_per_million_output_tokens=per_million["output"] if known else None,
             accelerators_usd_per_hour=None if any(u is None for u in pools) else sum(u or 0.0 for u in pools),
+            electricity_usd_per_hour=self._electricity_usd_per_hour(),
+            purchase_usd=self._purchase_usd(),
             missing_prices=() if known else problem.missing_prices(),
         )
+
+    def _electricity_usd_per_hour(self) -> float | None:
+        """What of the pools' bills is electricity; None where no site prices it, or a pool has no bill."""
+        scenario, found = self.problem.scenario, None
+        rents = rent_usd_per_hour(self.problem, self.solution.operations)
+        for i in self.shown:
+            pool, bill, rent = self.problem.pools[i], self._pool(i).usd_per_hour, rents[i]
+            price = scenario.price_named(pool.hardware)
+            if bill is None or rent is None or price is None:
+                return None
+            if scenario.sites[pool.site].usd_per_kwh and pool.usd_per_hour:
+                idle_fraction = 1 - pool.n_accelerators * price.hourly_usd / pool.usd_per_hour
+                found = (found or 0.0) + rent * idle_fraction + (bill - rent)
+        return found
+
+    def _purchase_usd(self) -> float | None:
+        """What the accelerators cost that are bought rather than rented; None where none are."""
+        bought = [
+            self._pool(i).n_accelerators * price.purchase_usd
+            for i in self.shown
+            if (price := self.problem.scenario.price_named(self.problem.pools[i].hardware)) and price.purchase_usd
+        ]
+        return sum(bought) if bought else None
 
     def _rate_of(self, request_class: int) -> float:
         """Mean rate of a class [req/s]."""

@@ -18,7 +18,7 @@ from planner.comparison.margins import (
     judged_by,
     value_of,
 )
-from planner.results import Baseline, Fleet, Serving
+from planner.results import Baseline, Serving
 from planner.scenario import Scenario, is_burstier, uneven_arrivals
 from planner.ties import largest_first
 
@@ -34,18 +34,6 @@ class MeritBounds(NamedTuple):
     """By the best that was found;"""
     bound: float
     """by none is this passed."""
-
-
-def serving_of(fleet: Fleet) -> Serving:
-    """The kind of serving of a fleet: where prompts are computed.
-
-    Args:
-        fleet: a plan, or a fleet beside it.
-    """
-    if any(link.mean_gbps > 0 for link in fleet.links):
-        return "separate-sites"
-    used = {pool.role for pool in fleet.pools if pool.offered_req_per_s > 0}
-    return "colocated" if "colocated" in used and "prefill" not in used else "separate"
 
 
 def rivals(comparison: Comparison) -> list[Baseline]:
@@ -73,11 +61,11 @@ def recommended(comparison: Comparison) -> Comparison:
         All kinds where the plan is compared with none of another kind. Where a demand is stated beside a rate to be
         sought, and fleets at home serve it for less than the plan, theirs: none was planned for the least bill.
     """
-    at_home = (o for o in rivals(comparison) if not o.beyond_stock and serving_of(o) != "separate-sites")
+    at_home = (o for o in rivals(comparison) if not o.beyond_stock and o.serving != "separate-sites")
     enough = [o for o in at_home if is_cheaper_for_the_demand(comparison, o)]
     if enough:
         cheaper = tuple(largest_first(enough, lambda o: -(o.cost.usd_per_hour or 0.0)))
-        return replace(comparison, kinds=frozenset(map(serving_of, cheaper)), cheaper=cheaper)
+        return replace(comparison, kinds=frozenset(other.serving for other in cheaper), cheaper=cheaper)
     scenario, known = comparison.scenario, _merit_bounds(comparison)
     if len(known) == 1 and not comparison.impossible & set(ALTERNATIVES):
         return replace(comparison, kinds=frozenset(SIMPLEST_FIRST[: 2 if has_one_site(scenario) else 3]))
@@ -134,10 +122,10 @@ def _merit_bounds(comparison: Comparison) -> dict[Serving, MeritBounds]:
     most, ours = inf, value_of(scenario, plan)
     if ours is not None:
         reached, most = _merits(scenario, ours, comparison.gap)
-        join(serving_of(plan), reached, most)
+        join(plan.serving, reached, most)
     for other in (o for o in rivals(comparison) if not o.beyond_stock):
         reached, bound = _merits(scenario, value_of(scenario, other) or 0.0, other.gap)
-        join(serving_of(other), reached, max(min(bound, most), reached) if other.name in PARTS else bound)
+        join(other.serving, reached, max(min(bound, most), reached) if other.name in PARTS else bound)
     for name in comparison.unknown & set(ALTERNATIVES):
         for kind in _kinds(scenario, name):
             join(kind, 0.0, most if name in PARTS else inf)

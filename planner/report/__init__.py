@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from planner.report.prediction_tables import shortfall
     from planner.report.rerun import Rerun
     from planner.report.run_files import check_record_file, write_records, write_timeline
+    from planner.report.screen import growth_table, plan_screen
     from planner.report.study_tables import front_tables, sensitivity_tables
     from planner.report.sweep_tables import write_sweep_csv
-    from planner.report.tables import plan_tables
+    from planner.report.tables import SECTIONS, plan_tables
     from planner.report.terminal import PRINT_WIDTH
     from planner.report.validation_tables import broken_promises, undecided_promises
     from planner.report.words import break_even_line
@@ -63,7 +64,10 @@ _LAZY = {
     "front_tables": "study_tables",
     "sensitivity_tables": "study_tables",
     "write_sweep_csv": "sweep_tables",
+    "SECTIONS": "tables",
     "plan_tables": "tables",
+    "plan_screen": "screen",
+    "growth_table": "screen",
     "PRINT_WIDTH": "terminal",
     "broken_promises": "validation_tables",
     "undecided_promises": "validation_tables",
@@ -72,6 +76,7 @@ _LAZY = {
 
 __all__ = [
     "PRINT_WIDTH",
+    "SECTIONS",
     "Rerun",
     "break_even_line",
     "broken_promises",
@@ -87,7 +92,9 @@ __all__ = [
     "explanation_tables",
     "explore_html",
     "front_tables",
+    "growth_table",
     "index_html",
+    "plan_screen",
     "plan_tables",
     "report_markdown",
     "run_chart",

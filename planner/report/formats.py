@@ -75,13 +75,13 @@ def seconds(value: float | None) -> str:
 
 
 def sentence(text: str) -> str:
-    """A remark as a sentence of its own.
+    """A remark with its full stop; names that it begins with stay as they are.
 
-    >>> sentence("cost unknown; missing: wan")
-    'Cost unknown; missing: wan.'
+    >>> sentence("pd-d is 96 % busy"), sentence("Why?")
+    ('pd-d is 96 % busy.', 'Why?')
     """
     text = text.strip()
-    return text if not text else text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
+    return text if not text or text[-1] in ".!?" else f"{text}."
 
 
 def listed(names: list[str]) -> str:

@@ -1,6 +1,6 @@
 """A plan as tables for a terminal of a hundred columns."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from planner.report import binding, formats, words
@@ -15,35 +15,35 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def plan_tables(plan: Plan) -> list["RenderableType"]:
+SECTIONS: dict[str, Callable[[Plan], "Iterable[RenderableType | None]"]] = {
+    "answer": lambda plan: [frame(plan.scenario, headline(plan))],
+    "pools": lambda plan: [_pools(plan)],
+    "instances": lambda plan: [printed(setup_table(plan))],
+    "links": lambda plan: [printed(link_table(plan))],
+    "periods": lambda plan: [printed(period_table(plan)), printed(schedule_table(plan))],
+    "latency": lambda plan: [_latency(plan)],
+    "cost": lambda plan: [printed(bill_table(plan))],
+    "fleets": lambda plan: [_baselines(plan)],
+    "binding": lambda plan: [remarks("what binds", _binding(plan))],
+    "proof": lambda plan: [remarks("how good it is", words.quality(plan))],
+    "certified": certified_tables,
+    "notes": lambda plan: [remarks("notes", map(formats.sentence, plan.notes))],
+}
+"""Parts of a plan for people by the names that `--section` has for them, in their order."""
+
+
+def plan_tables(plan: Plan, sections: Collection[str] = tuple(SECTIONS)) -> list["RenderableType"]:
     """A plan for people: the answer first, then what it rests on.
 
     Args:
         plan: the answer of `planner optimize`.
+        sections: names of the parts to print.
 
     Returns:
         What to print, in order; nothing in it depends on the terminal.
     """
-    parts = (
-        _headline(plan),
-        _pools(plan),
-        printed(setup_table(plan)),
-        printed(link_table(plan)),
-        printed(period_table(plan)),
-        printed(schedule_table(plan)),
-        _latency(plan),
-        printed(bill_table(plan)),
-        _baselines(plan),
-        remarks("what binds", _binding(plan)),
-        remarks("how good it is", words.quality(plan)),
-        *certified_tables(plan),
-        remarks("notes", map(formats.sentence, plan.notes)),
-    )
-    return [part for part in parts if part is not None]
-
-
-def _headline(plan: Plan) -> "RenderableType":
-    return frame(plan.scenario, headline(plan))
+    chosen = (part for name, parts in SECTIONS.items() if name in sections for part in parts(plan))
+    return [part for part in chosen if part is not None]
 
 
 def headline(plan: Plan) -> list[tuple[str, str]]:

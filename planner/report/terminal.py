@@ -28,6 +28,41 @@ def frame(title: str, rows: Iterable[tuple[str, str]]) -> "RenderableType":
     return Panel(grid, title=Text(title), title_align="left")
 
 
+def labelled(title: str, rows: Iterable[tuple[str, str]]) -> "RenderableType":
+    """Texts beside their labels under a title, if there is one, without a frame."""
+    from rich.console import Group
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True, min_width=9)
+    grid.add_column()
+    for label, text in rows:
+        grid.add_row(Text(label), Text(text))
+    return Group(Text(title, style="bold"), grid) if title else grid
+
+
+def compact(table: Table) -> "RenderableType | None":
+    """A table without title and rule, an empty line above it; None without any row."""
+    if not table.rows:
+        return None
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from planner.report.fitted import FittedTable
+
+    shown = FittedTable(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in table.headings:
+        right = heading.startswith(MARK)
+        name = Text(heading.removeprefix(MARK))
+        shown.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in table.rows:
+        shown.add_row(*map(Text, row))
+    if table.caption:
+        shown.caption, shown.caption_justify = Text(table.caption, style="not italic"), "left"
+    return Padding(shown, (1, 0, 0, 0))
+
+
 def printed(table: Table, widest: int | None = None) -> "RenderableType | None":
     """A table with an empty line below; None without any row.
 

@@ -168,6 +168,10 @@ class Cost(StrictModel):
     usd_per_million_output_tokens: Quantity | None
     accelerators_usd_per_hour: Quantity | None
     """The accelerators alone, without the link."""
+    electricity_usd_per_hour: Quantity | None = None
+    """What of that is electricity, where sites price it apart; None where none does."""
+    purchase_usd: Quantity | None = None
+    """What accelerators are bought for, of those whose bill is a purchase over years; None: all are rented [USD]."""
     missing_prices: tuple[str, ...] = ()
     """What has no price in the scenario."""
 
@@ -338,6 +342,14 @@ class Fleet(StrictModel):
     def n_accelerators(self) -> int:
         """Accelerators in all pools."""
         return sum(pool.n_accelerators for pool in self.pools)
+
+    @property
+    def serving(self) -> "Serving":
+        """The kind of serving that it is: where prompts are computed."""
+        if any(link.mean_gbps > 0 for link in self.links):
+            return "separate-sites"
+        used = {pool.role for pool in self.pools if pool.offered_req_per_s > 0}
+        return "colocated" if "colocated" in used and "prefill" not in used else "separate"
 
     @property
     def n_instances(self) -> dict[str, int]:

@@ -330,7 +330,11 @@ class Scenario(StrictModel):
 
     def price_of(self, hardware: HardwareProfile) -> Price | None:
         """Price of an accelerator, or None when the scenario states none."""
-        return next((p for name, p in self.prices.items() if self.hardware_named(name).name == hardware.name), None)
+        return self.price_named(hardware.name)
+
+    def price_named(self, hardware: str) -> Price | None:
+        """Price of the accelerator of that name, or None when the scenario states none."""
+        return next((p for name, p in self.prices.items() if self.hardware_named(name).name == hardware), None)
 
     def accelerator_usd_per_hour(self, site: str, hardware: HardwareProfile) -> float | None:
         """What an accelerator costs at a site, busy or not, power included; None when the scenario states no price.

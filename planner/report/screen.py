@@ -1,0 +1,365 @@
+"""The first screen of a plan: what to buy, what it costs, whether its promise is kept, and why nothing else."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from planner.notes import code_of
+from planner.report import binding, formats, words
+from planner.report.table import Table
+from planner.report.terminal import compact, labelled
+from planner.results import Baseline, Fleet, Latency, LinkPlan, Plan, PoolPlan
+from planner.units import DASH, HOURS_PER_MONTH, percent, usd
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+WIDE = 100
+"""Columns from which on a screen has fewer lines."""
+LINES, NARROW_LINES = 30, 40
+"""Most lines on so many columns, and on fewer."""
+ROWS, ALTERNATIVES, BINDING = 8, 3, 2
+"""Most pools and links, other fleets, and constraints."""
+LONGEST = 250
+"""Characters of an answer that are printed on a screen."""
+MOST_PLACES = 8
+"""Accelerators by kind and site that are listed one by one."""
+NAIVE = "naive-heterogeneous-pd"
+DECISIVE = (
+    "cheaper-fleet",
+    "not-settled",
+    "price-missing",
+    "own-points",
+    "queue-saturated",
+    "lengths-extrapolated",
+    "beyond-calibration",
+    "nearly-full",
+    "times-not-measured",
+)
+"""Codes of the notes that may change what is bought, the gravest first; others follow in their own order."""
+
+
+def plan_screen(plan: Plan, columns: int, count: "Callable[[Iterable[RenderableType]], int]") -> "list[RenderableType]":
+    """A plan on one screen.
+
+    Args:
+        plan: the answer of `planner optimize`.
+        columns: width of the terminal.
+        count: lines that parts take there.
+
+    Returns:
+        What to print, in order: notes last, as many as the screen has lines for.
+    """
+    left = (LINES if columns >= WIDE else NARROW_LINES) - 1  # the last says where the rest is
+    parts = [
+        labelled(f"{plan.scenario}: {headline(plan)}", answers(plan)),
+        compact(fleet_table(plan, has_layouts=columns >= WIDE)),
+        compact(latency_table(plan)),
+    ]
+    found = [part for part in parts if part is not None]
+    binds = [labelled("", [("binds", line)]) for line in _binding(plan)]
+    tables = (compact(alternatives_table(plan, n)) for n in range(ALTERNATIVES, 0, -1))
+    found += next(([t] for t in tables if t is not None and count([*found, t, *binds]) <= left), [])
+    found += _fitting(binds, left - count(found), count)
+    notes = [labelled("", [("note", line)]) for line in _notes(plan)]
+    shown = _fitting(notes, left - count(found), count)
+    hidden = len(notes) - len(shown)
+    rest = f"{hidden} more note{'s' * (hidden != 1)} and " if hidden else ""
+    more = labelled("", [("more", f"{rest}everything else: --details, or --section NAME")])
+    return [*found, *shown, more]
+
+
+def _fitting(
+    parts: "list[RenderableType]", lines: int, count: "Callable[[Iterable[RenderableType]], int]"
+) -> "list[RenderableType]":
+    """As many of the first parts as so many lines hold."""
+    n = len(parts)
+    while n and count(parts[:n]) > lines:
+        n -= 1
+    return parts[:n]
+
+
+def headline(plan: Plan) -> str:
+    """The kind of serving to choose, in a few words."""
+    kind = plan.verdict.recommendation
+    if kind is None:
+        return "it is not decided which kind of serving is best"
+    if chosen(plan) is plan:
+        return f"served best {words.SERVING[kind]}, as planned"
+    return f"served best {words.SERVING[kind]}, and not by the pools that the scenario states"
+
+
+def chosen(plan: Plan) -> Plan | Baseline:
+    """The fleet to buy: the plan, or the best fleet beside it of the kind of serving that is recommended."""
+    kind = plan.verdict.recommendation
+    if kind is None or plan.serving == kind:
+        return plan
+    of_kind = [other for other in available(plan) if other.serving == kind]
+    return min(of_kind, key=lambda other: merit(plan, other), default=plan)
+
+
+def rivals(plan: Plan) -> list[Baseline]:
+    """Fleets beside the plan that do what it is for, but for the plan itself, and its pools put to worse use."""
+    asked = (other for other in plan.baselines if other.name != NAIVE and does_the_same(plan, other))
+    return [other for other in asked if (other.serving, _bought(other)) != (plan.serving, _bought(plan))]
+
+
+def available(plan: Plan) -> list[Baseline]:
+    """Those of them that can be had."""
+    return [other for other in rivals(plan) if not other.beyond_stock]
+
+
+def does_the_same(plan: Plan, other: Fleet) -> bool:
+    """Whether a fleet serves the plan's demand, or costs no more where the rate or the TTFT counts."""
+    ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
+    if plan.objective == "min-cost":
+        return theirs is not None and other.most_req_per_s >= words.FULL * plan.throughput_req_per_s
+    if ours is None or theirs is None:
+        return other.n_accelerators <= plan.n_accelerators
+    return theirs * words.FULL <= ours
+
+
+def merit(plan: Plan, fleet: Fleet) -> float:
+    """What fleets are ordered by, the better the smaller: a bill, a TTFT, or a rate with its sign changed."""
+    if plan.objective == "min-cost":
+        return fleet.cost.usd_per_hour or 0.0
+    if plan.objective == "min-ttft":
+        return fleet.latency.ttft_p90_s or fleet.latency.ttft_unloaded_p90_s or 0.0
+    return -fleet.most_req_per_s
+
+
+def answers(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What a person who decides asks first, each in a line."""
+    fleet = chosen(plan)
+    is_broken = plan.slo_run is not None and plan.slo_run.holds is False
+    if is_broken:
+        yield "promise", promise(plan, fleet)
+    yield "buy", shopping_list(fleet)
+    yield "cost", bill(fleet)
+    yield "serves", words.throughput(plan) if fleet is plan else f"{formats.figure(fleet.most_req_per_s)} req/s at most"
+    if words.has_choice_of_place(plan) and fleet is plan:
+        yield "threshold", shortened(words.threshold(plan))
+    if not is_broken:
+        yield "promise", promise(plan, fleet)
+    if plan.certified is not None:
+        n, each = plan.certified.n_replications, plan.certified.n_requests
+        yield "certified", f"kept in {n} runs of {each:,} requests together, and with the system kept full"
+    yield "instead", shortened(instead(plan, fleet))
+    if doubt := doubtful_lengths(plan):
+        yield "doubt", shortened(doubt)
+
+
+def shortened(text: str) -> str:
+    """A text of a few lines at most, cut between words where it is longer.
+
+    >>> shortened("word " * 3), len(shortened("word " * 300)) <= LONGEST + 20
+    ('word word word', True)
+    """
+    if len(text.strip()) <= LONGEST:
+        return text.strip()
+    return f"{text[:LONGEST].rpartition(' ')[0]} ... (--details)"
+
+
+def shopping_list(fleet: Fleet) -> str:
+    """Accelerators by site, and links.
+
+    Returns:
+        For example `32 h200-sxm at remote, 64 h20-141gb at local, wan 100 Gbps`.
+    """
+    counts = _bought(fleet)
+    bought = [f"{n:,} {hardware} at {site}" for (hardware, site), n in counts.items()]
+    rented = [link for link in fleet.links if link.capacity_gbps > 0]
+    links = [f"{link.name} {words.ports(link)}" for link in rented]
+    if len(bought) + len(links) <= MOST_PLACES:
+        return ", ".join(bought + links)
+    n_sites = len({site for _, site in counts})
+    total = f"{len(rented)} links of {sum(link.capacity_gbps for link in rented):,.0f} Gbps together"
+    return f"{words.accelerators(fleet)} at {n_sites} sites; {total}"
+
+
+def _bought(fleet: Fleet) -> dict[tuple[str, str], int]:
+    """Accelerators by kind and site, where there are any."""
+    counts: dict[tuple[str, str], int] = {}
+    for pool in (pool for pool in fleet.pools if pool.n_accelerators):
+        key = pool.hardware, pool.site
+        counts[key] = counts.get(key, 0) + pool.n_accelerators
+    return counts
+
+
+def bill(fleet: Fleet) -> str:
+    """The bill per hour, per month and per million tokens, and what is bought for it."""
+    cost = fleet.cost
+    if cost.usd_per_hour is None:
+        missing = ", ".join(cost.missing_prices)
+        return f"unknown{f': no price of {missing}' if missing else ''}"
+    bought = "" if cost.purchase_usd is None else f"; accelerators bought for {cost.purchase_usd:,.0f} USD"
+    return (
+        f"{usd(cost.usd_per_hour)} USD/h, {monthly(cost.usd_per_hour)} USD a month; "
+        f"{formats.figure(cost.usd_per_million_input_tokens)} USD per million input tokens{bought}"
+    )
+
+
+def monthly(usd_per_hour: float | None) -> str:
+    """A bill of a month of 730 hours.
+
+    >>> monthly(182.5), monthly(None)
+    ('133,225', '–')
+    """
+    return DASH if usd_per_hour is None else f"{usd_per_hour * HOURS_PER_MONTH:,.0f}"
+
+
+def promise(plan: Plan, fleet: Fleet) -> str:
+    """What is promised of latency, and whether a run keeps it."""
+    if plan.slo_run is None:
+        promised = any(c.slo for c in plan.classes)
+        return "as predicted, not run" if promised else "none on latency (slo.ttft_s and slo.tpot_ms state one)"
+    return words.slo_run(plan) if fleet is plan else f"{words.slo_run(plan)} (of the stated pools)"
+
+
+def instead(plan: Plan, fleet: Plan | Baseline) -> str:
+    """The best of what is not to be bought, with its figure, and what more stock would do."""
+    others = [other for other in available(plan) if other is not fleet]
+    sentences = []
+    if fleet is not plan:
+        sentences.append(f"the stated pools {_does(plan, plan)}")
+    elif others:
+        best = min(others, key=lambda other: merit(plan, other))
+        sentences.append(f"{best.title} {_does(plan, best)}")
+    elif rivals(plan):
+        sentences.append("nothing else that can be had does it")
+    stocked = [other for other in rivals(plan) if other.beyond_stock]
+    if fleet is plan and stocked and plan.serving == "separate-sites":
+        best = min(stocked, key=lambda other: merit(plan, other))
+        if not others or merit(plan, best) < min(merit(plan, other) for other in others):
+            sentences.append(f"with more stock than stated {best.title} {_does(plan, best)}")
+    return "; ".join(sentences) or "nothing else was compared"
+
+
+def _does(plan: Plan, other: Fleet) -> str:
+    """What a fleet does beside the plan, by what plans are judged by here."""
+    cost = "" if other.cost.usd_per_hour is None else f" for {usd(other.cost.usd_per_hour)} USD/h"
+    if plan.objective == "min-cost":
+        return f"would cost {usd(other.cost.usd_per_hour)} USD/h"
+    if plan.objective == "min-ttft":
+        ttft = other.latency.ttft_p90_s or other.latency.ttft_unloaded_p90_s
+        return f"would have a P90 TTFT of {formats.seconds(ttft)}{cost}"
+    return f"would serve {formats.figure(other.most_req_per_s)} req/s{cost}"
+
+
+def doubtful_lengths(plan: Plan) -> str:
+    """Prompts beyond measured lengths, where they are more than a quarter of a pool's."""
+    told = [note for note in plan.notes if code_of(note) == "lengths-extrapolated"]
+    grave = [note for note in told if float(note.split(" ", 1)[0]) > 25]
+    return "; ".join(note.rpartition(" (note:")[0] for note in grave)
+
+
+def fleet_table(plan: Plan, *, has_layouts: bool = True) -> Table:
+    """Every pool and link in use: where, how many, how it runs, how busy it is, and what it and one more cost."""
+    stated = "pool" if chosen(plan) is plan else "stated pool"
+    headings = (stated, "at", "instances", "layout", "does", ">busy", ">USD/h", ">one more")
+    rows = [_pool_row(pool) for pool in plan.pools if pool.n_instances]
+    rows += [_link_row(link) for link in plan.links if link.capacity_gbps > 0]
+    more = len(rows) - ROWS
+    if more > 1:
+        rows = [*rows[: ROWS - 1], (f"{more + 1} more", *[""] * (len(headings) - 1))]
+    apart = {"traffic": words.traffic_usd_per_hour(plan), "total": plan.cost.usd_per_hour}
+    if plan.cost.electricity_usd_per_hour:
+        apart = {"electricity": plan.cost.electricity_usd_per_hour, **apart}
+    within = {"electricity": "of it"}
+    rows += [(what, within.get(what, ""), *[""] * 4, usd(value), "") for what, value in apart.items() if value]
+    kept = [i for i, heading in enumerate(headings) if has_layouts or heading != "layout"]
+    caption = words.cost_band(plan).removeprefix(". ")
+    return Table.of("", [headings[i] for i in kept], ([row[i] for i in kept] for row in rows), caption)
+
+
+def _pool_row(pool: PoolPlan) -> tuple[str, ...]:
+    n, bill = pool.n_instances, pool.usd_per_hour
+    return (
+        pool.name,
+        pool.site,
+        f"{n} x {pool.n_accelerators // n} {pool.hardware}",
+        words.layout(pool.layout) if pool.layout else DASH,
+        words.pool_kind(pool).replace(" prompts", ""),
+        percent(pool.utilization),
+        usd(bill),
+        usd(None if bill is None else bill / n),
+    )
+
+
+def _link_row(link: LinkPlan) -> tuple[str, ...]:
+    bill = link.usd_per_hour
+    each = None if bill is None or not link.n_ports else bill / link.n_ports
+    where = f"{link.from_site} to {link.to_site}"
+    return link.name, where, words.ports(link), DASH, "link", percent(link.utilization), usd(bill), usd(each)
+
+
+def latency_table(plan: Plan) -> Table:
+    """Times, each in the column of what it is: promised, executed, predicted under load, or without waiting."""
+    run, latency = plan.slo_run, plan.latency
+    rows: list[tuple[str, tuple[float | None, ...]]] = []
+    if run is not None and run.promised_s is not None:
+        asked = f"TTFT P{run.percentile:g}"
+        rows.append((asked, (run.promised_s, run.executed_s, run.predicted_s, _alone(latency, run.percentile))))
+    else:
+        rows.append(("TTFT P90", (None, None, latency.ttft_p90_s, latency.ttft_unloaded_p90_s)))
+    if run is not None and run.tpot is not None:
+        tpot = run.tpot
+        rows.append((f"TPOT P{run.percentile:g}", (tpot.promised_s, tpot.executed_s, tpot.predicted_s, None)))
+    else:
+        rows.append(("TPOT mean", (None, None, latency.tpot_mean_s, None)))
+    used = [row for row in rows if any(value is not None for value in row[1])]
+    columns = ["promised", "executed", "predicted under load", "without waiting"]
+    kept = [i for i in range(4) if any(values[i] is not None for _, values in used)]
+    headings = ["latency", *(f">{columns[i]}" for i in kept)]
+    return Table.of("", headings, ((name, *(formats.seconds(values[i]) for i in kept)) for name, values in used))
+
+
+def _alone(latency: Latency, percentile: float) -> float | None:
+    return latency.ttft_unloaded_p90_s if percentile == 90 else None
+
+
+def alternatives_table(plan: Plan, n: int) -> Table:
+    """The best of the other fleets, those that can be had first.
+
+    Args:
+        plan: the plan that they stand beside.
+        n: most fleets.
+    """
+    others = sorted(rivals(plan), key=lambda other: (bool(other.beyond_stock), merit(plan, other)))
+    rows = (
+        (
+            words.other_fleet(other),
+            formats.figure(other.most_req_per_s),
+            usd(other.cost.usd_per_hour),
+            formats.times(other.ratio),
+        )
+        for other in others[:n]
+    )
+    return Table.of("", ("other fleets", ">req/s at most", ">USD/h", ">plan serves"), rows)
+
+
+def growth_table(plan: Plan, grown: Plan, fraction: float) -> Table:
+    """The plan beside that of a demand which has grown, and what it costs more."""
+
+    def row(name: str, one: Plan) -> tuple[str, ...]:
+        bill = one.cost.usd_per_hour
+        now = plan.cost.usd_per_hour
+        more = DASH if bill is None or not now else formats.signed_percent(bill / now - 1)
+        rate = formats.figure(one.throughput_req_per_s)
+        return name, rate, words.named_sizes(one), usd(bill), monthly(bill), more
+
+    rows = [row("now", plan), row(f"{formats.signed_percent(fraction)}", grown)]
+    headings = ("demand", ">req/s", "instances", ">USD/h", ">USD a month", ">more")
+    return Table.of("", headings, rows, f"promise then: {promise(grown, grown)}")
+
+
+def _binding(plan: Plan) -> list[str]:
+    return [formats.sentence(binding.bottleneck(item)) for item in plan.bottlenecks[:BINDING]]
+
+
+def _notes(plan: Plan) -> list[str]:
+    """Notes, those that may change a decision first."""
+    known = {code: place for place, code in enumerate(DECISIVE)}
+    doubt = doubtful_lengths(plan)
+    others = [note for note in plan.notes if note.rpartition(" (note:")[0] not in doubt]
+    ordered = sorted(others, key=lambda note: known.get(code_of(note) or "", len(known)))
+    return [formats.sentence(note) for note in ordered]
