@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def test_every_file_is_a_demand_and_points_of_the_same_lengths(name: str) -> Non
     if run.concurrency is None and run.request_rate_req_per_s is None:
         with pytest.raises(InputError, match="--concurrency here"):
             read_points(FOLDER / name, H200)
-    with_load = PointDefaults(**{**{f: getattr(H200, f) for f in H200.__slots__}, "concurrency": 4.0})
+    with_load = replace(H200, concurrency=4.0)
     point = read_points(FOLDER / name, with_load)[-1]
     assert (point.input_tokens, point.output_tokens) == (run.prompts.mean, run.outputs.mean)
     assert point.ttft_s == pytest.approx(run.ttft_s.median if run.ttft_s else None)
@@ -262,3 +263,16 @@ def test_requests_without_times_need_their_load(tmp_path: Path) -> None:
     found = planner("fidelity", tmp_path / "log.csv", "--columns", columns, "--framework", "vllm")
     assert isinstance(found.exception, InputError)
     assert "--concurrency here" in str(found.exception)
+
+
+def test_an_option_comes_before_what_a_server_calls_itself(tmp_path: Path) -> None:
+    """guidellm's file names the model `tiny`, as its server does; a key of the file's own is stated by hand."""
+    (point,) = read_points(FOLDER / "guidellm.json", H200)[:1]
+    assert point.model == "llama-3.1-8b"
+    (point,) = read_points(FOLDER / "guidellm.json", PointDefaults(hardware="h", framework="vllm", n_accelerators=1))[
+        :1
+    ]
+    assert point.model == "tiny"
+    content = json.loads((FOLDER / "guidellm.json").read_text(encoding="utf-8")) | {"model": "by-hand"}
+    (tmp_path / "run.json").write_text(json.dumps(content), encoding="utf-8")
+    assert read_points(tmp_path / "run.json", H200)[0].model == "by-hand"

@@ -24,7 +24,7 @@ def bench_points(
 
     Lengths are means over the completed requests; TTFT and TPOT are medians, or means where there is no median. What
     the benchmark cannot know (hardware, layout, precision, version) comes from keys of a point's own names in the
-    file, from SGLang's server_info, or else from the defaults.
+    file, from SGLang's server_info, or else from the defaults; these come before a tool's own name of the model.
 
     Args:
         name: the file, as problems name it.
@@ -73,7 +73,10 @@ def _row(name: str, run: BenchmarkRun, defaults: PointDefaults) -> Row:
     row = Row(
         file=name,
         line=run.line,
-        cells={**_deployment(run), **{column: repr(value) for column, value in figures.items() if value is not None}},
+        cells={
+            **_deployment(run, defaults),
+            **{column: repr(value) for column, value in figures.items() if value is not None},
+        },
         defaults=defaults.cells(),
         written_as={
             **run.keys,
@@ -86,10 +89,14 @@ def _row(name: str, run: BenchmarkRun, defaults: PointDefaults) -> Row:
     return row
 
 
-def _deployment(run: BenchmarkRun) -> dict[str, str]:
-    """What the file states of the deployment: under a column's own name first."""
+def _deployment(run: BenchmarkRun, defaults: PointDefaults) -> dict[str, str]:
+    """What the file states of the deployment under a column's own name, and else what its tool wrote of it.
+
+    The name of the model that a tool wrote gives way to the defaults': a server may call its model anything.
+    """
     own = {key: _text(run.top.get(key)) for key in (*CONFIGURATION, "gpus")}
-    known = {key: text for key, text in run.cells.items() if key != "n_accelerators" or not own["gpus"]}
+    hidden = {"n_accelerators": own["gpus"], "model": defaults.model}
+    known = {key: text for key, text in run.cells.items() if not hidden.get(key)}
     return known | {key: text for key, text in own.items() if text}
 
 
