@@ -3,6 +3,7 @@
 import json
 import re
 from hashlib import sha256
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from typer.testing import CliRunner
 
 from planner.cli import app
 from planner.report import explore_html
-from planner.report.explore_charts import specifications
+from planner.report.explore_charts import FLEETS, PLACES, specifications
 from planner.report.explore_page import CAPTIONS, OWN, SECTIONS, VENDORED, packaged
+from planner.report.screen import answers, fleet_table, headline, other_fleets_table
 from planner.results.explorer import Explorer, Place
 from planner.scenario import read_scenario
 from planner.studies.explore import Asked, explorer
@@ -153,3 +155,25 @@ def test_an_index_has_a_card_for_every_page_with_its_verdict_and_figure(tmp_path
     assert links == ["one/plan.html", "two/plan.html"]
     assert len(images) == 1
     assert images[0].startswith("data:image/png;base64,")
+
+
+def test_the_page_begins_with_the_answer_of_the_command_line() -> None:
+    """The same headline, answers and fleets as on the first screen, and no verdict on a site that nobody offered."""
+    page = small_page()
+    text = unescape(explore_html(page))
+    head = text[: text.index("<main>")]
+    assert headline(page.plan) in head
+    for label, answer in answers(page.plan):
+        assert f"<dt>{label}</dt><dd>{answer}</dd>" in head
+    assert "Not worth it" not in head
+    for table in (fleet_table(page.plan), other_fleets_table(page.plan)):
+        assert all(f">{cell}</td>" in text for row in table.rows for cell in row)
+
+
+def test_colours_of_fleets_and_of_places_go_by_all_of_their_names() -> None:
+    charts = specifications()
+    for name in ("throughput", "goodput", "first-token"):
+        encoding = charts[name]["layer"][1]["encoding"]
+        assert encoding["color"]["scale"]["domain"] == encoding["shape"]["scale"]["domain"] == FLEETS
+    for name in ("capacity", "hours"):
+        assert charts[name]["layer"][0]["encoding"]["color"]["scale"]["domain"] == PLACES

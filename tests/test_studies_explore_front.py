@@ -5,6 +5,8 @@ from itertools import product
 import pytest
 
 from planner.results.explorer import StockTable, Tables
+from planner.scenario import read_scenario
+from planner.studies.explore import Asked, explorer
 from planner.studies.explore.combination import Knobs, highest_req_per_s, usd_per_hour
 from planner.studies.explore.front import N_POINTS, reachable_front
 from tests.test_studies_explore_combination import FINE, tables
@@ -69,3 +71,15 @@ def test_a_pool_or_a_link_without_a_price_has_no_front() -> None:
     assert reachable_front(tables(pools=pools), 90.0) is None
     link = tables().links[0].model_copy(update={"usd_per_hour": None})
     assert reachable_front(tables(links=(link,)), 90.0) is None
+
+
+@pytest.mark.parametrize("name", ["prfaas-paper", "not-worth-it"])
+def test_no_fleet_that_can_be_had_lies_above_the_front(name: str) -> None:
+    """Fleets are drawn beside the front; where one served more for its bill, the front would be none."""
+    page = explorer(Asked(read_scenario(name), "", f"planner optimize {name}", "0", None, False))
+    points = page.fronts[0].front.points
+    for fleet in (page.plan, *(other for other in page.plan.baselines if not other.beyond_stock)):
+        usd = fleet.cost.usd_per_hour
+        assert usd is not None
+        best = max(point.value for point in points if point.usd_per_hour <= usd * (1 + 1e-9))
+        assert fleet.max_throughput_req_per_s <= best * (1 + 1e-3), getattr(fleet, "name", "plan")

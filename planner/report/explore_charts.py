@@ -14,8 +14,11 @@ TOKENS = {
     "field": "tokens",
     "type": "quantitative",
     "scale": {"type": "log", "nice": False},
+    "axis": {"format": "~s"},
     "title": "threshold (tokens)",
 }
+FLEETS, PLACES = "fleets", "places"
+"""Names of the fleets, and of pools and links, that the page puts in as domains of colours and marks."""
 
 
 def specifications() -> dict[str, Spec]:
@@ -45,8 +48,10 @@ def _field(name: str, title: str, **more: Any) -> Spec:
     return {"field": name, "type": "quantitative", "title": title, **more}
 
 
-def _names(title: str = "", **more: Any) -> Spec:
-    return {"field": "name", "type": "nominal", "title": title or None, "scale": {"range": list(HUES)}, **more}
+def _names(of: str | None = None) -> Spec:
+    """Colours of names: those that charts share, by their place among all of their kind."""
+    scale = {"range": list(HUES)} | ({"domain": of} if of else {})
+    return {"field": "name", "type": "nominal", "title": None, "scale": scale}
 
 
 def _spec(*layers: Spec, **more: Any) -> Spec:
@@ -68,7 +73,7 @@ def _capacity() -> Spec:
         {
             "data": _rows("capacity"),
             "mark": {"type": "line", "tooltip": True, "clip": True},
-            "encoding": {"x": TOKENS, "y": y, "color": _names(), "strokeDash": {"field": "name", "title": None}},
+            "encoding": {"x": TOKENS, "y": y, "color": _names(PLACES), "strokeDash": {"field": "name", "title": None}},
         },
         {
             "data": _rows("highest"),
@@ -146,10 +151,11 @@ def _front(title: str) -> Spec:
         },
         "encoding": {"x": x, "y": y, "order": {"field": "usd"}},
     }
+    shape = {"field": "name", "title": None, "scale": {"domain": FLEETS}}
     others = {
         "data": _rows("others"),
         "mark": {"type": "point", "filled": True, "size": 110, "tooltip": {"content": "data"}},
-        "encoding": {"x": x, "y": y, "color": _names(), "shape": {"field": "name", "title": None}},
+        "encoding": {"x": x, "y": y, "color": _names(FLEETS), "shape": shape},
     }
     return _spec(line, others)
 
@@ -163,7 +169,7 @@ def _hours() -> Spec:
             "encoding": {
                 "x": x,
                 "y": _field("accelerators", "accelerators at work", stack=True),
-                "color": _names(),
+                "color": _names(PLACES),
                 "opacity": {"condition": {"test": "datum.chosen", "value": 1}, "value": 0.55},
             },
         }

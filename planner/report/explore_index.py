@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from planner.errors import InputError, Problem
 from planner.reading import read_bytes, read_text
-from planner.report.explore_page import packaged, verdict_word
+from planner.report.explore_page import packaged
+from planner.report.words import SERVING
 from planner.units import number, usd
 
 TEMPLATE = "explore_index.html.jinja"
@@ -63,7 +64,7 @@ def _cards(folder: Path, home: Path) -> Iterator[Card]:
 def _card(data: dict[str, Any], path: Path, home: Path) -> Card:
     plan = data["plan"]
     verdict = plan["verdict"]
-    word = verdict_word(verdict["decided"], verdict["worth_it"])
+    kind = verdict.get("recommendation")
     cost = plan["cost"]["usd_per_hour"]
     facts = [f"{number(plan['throughput_req_per_s'])} requests per second"]
     facts += [] if cost is None else [f"{usd(cost)} USD per hour"]
@@ -71,7 +72,7 @@ def _card(data: dict[str, Any], path: Path, home: Path) -> Card:
     return Card(
         title=data["title"],
         link=Path(os.path.relpath(path, home)).as_posix(),
-        verdict=f"{word} {verdict['because']}",
+        verdict=f"Served best {SERVING[kind]}." if kind in SERVING and kind else "Not decided.",
         facts=tuple(facts),
         figure=_figure(path.parent / "figures"),
     )

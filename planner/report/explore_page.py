@@ -7,6 +7,7 @@ from typing import Any
 from planner.report import binding
 from planner.report.explore_charts import specifications
 from planner.report.formats import figure, sentence
+from planner.report.screen import answers, fleet_table, headline, latency_table, other_fleets_table
 from planner.results.explorer import Explorer
 from planner.units import percent
 
@@ -58,7 +59,9 @@ def explore_html(page: Explorer) -> str:
     return template.render(
         page=page,
         plan=page.plan,
-        verdict=verdict_word(page.plan.verdict.decided, page.plan.verdict.worth_it),
+        verdict=sentence(headline(page.plan)),
+        answers=[*answers(page.plan)],
+        fleets=[fleet_table(page.plan), latency_table(page.plan), other_fleets_table(page.plan)],
         binds=[sentence(binding.bottleneck(item)) for item in page.plan.bottlenecks],
         gap=percent(page.plan.gap),
         words=figure,
@@ -84,17 +87,6 @@ def json_text(value: Any) -> str:
     '{"name":"\\\\u003c/script\\\\u003e"}'
     """
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(ESCAPES)
-
-
-def verdict_word(decided: bool, worth_it: bool) -> str:
-    """The verdict in two words.
-
-    >>> verdict_word(True, True), verdict_word(True, False), verdict_word(False, False)
-    ('Worth it.', 'Not worth it.', 'Undecided.')
-    """
-    if not decided:
-        return "Undecided."
-    return "Worth it." if worth_it else "Not worth it."
 
 
 def _scripts() -> list[str]:

@@ -19,7 +19,7 @@ LINES, NARROW_LINES = 30, 40
 """Most lines on so many columns, and on fewer."""
 ROWS, ALTERNATIVES, BINDING = 8, 3, 2
 """Most pools and links, other fleets, and constraints."""
-LONGEST = 250
+LONGEST = 280
 """Characters of an answer that are printed on a screen."""
 MOST_PLACES = 8
 """Accelerators by kind and site that are listed one by one."""
@@ -51,7 +51,7 @@ def plan_screen(plan: Plan, columns: int, count: "Callable[[Iterable[RenderableT
     """
     left = (LINES if columns >= WIDE else NARROW_LINES) - 1  # the last says where the rest is
     parts = [
-        labelled(f"{plan.scenario}: {headline(plan)}", answers(plan)),
+        labelled(f"{plan.scenario}: {headline(plan)}", answers(plan, shortened)),
         compact(fleet_table(plan, has_layouts=columns >= WIDE)),
         compact(latency_table(plan)),
     ]
@@ -127,8 +127,13 @@ def merit(plan: Plan, fleet: Fleet) -> float:
     return -fleet.most_req_per_s
 
 
-def answers(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What a person who decides asks first, each in a line."""
+def answers(plan: Plan, shorten: Callable[[str], str] = lambda text: text) -> Iterator[tuple[str, str]]:
+    """What a person who decides asks first, each with its answer.
+
+    Args:
+        plan: the answer of `planner optimize`.
+        shorten: what is done to texts that may be long.
+    """
     fleet = chosen(plan)
     is_broken = plan.slo_run is not None and plan.slo_run.holds is False
     if is_broken:
@@ -137,15 +142,15 @@ def answers(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "cost", bill(fleet)
     yield "serves", words.throughput(plan) if fleet is plan else f"{formats.figure(fleet.most_req_per_s)} req/s at most"
     if words.has_choice_of_place(plan) and fleet is plan:
-        yield "threshold", shortened(words.threshold(plan))
+        yield "threshold", shorten(words.threshold(plan))
     if not is_broken:
         yield "promise", promise(plan, fleet)
     if plan.certified is not None:
         n, each = plan.certified.n_replications, plan.certified.n_requests
         yield "certified", f"kept in {n} runs of {each:,} requests together, and with the system kept full"
-    yield "instead", shortened(instead(plan, fleet))
+    yield "instead", shorten(instead(plan, fleet))
     if doubt := doubtful_lengths(plan):
-        yield "doubt", shortened(doubt)
+        yield "doubt", shorten(doubt)
 
 
 def shortened(text: str) -> str:
@@ -335,6 +340,30 @@ def alternatives_table(plan: Plan, n: int) -> Table:
         for other in others[:n]
     )
     return Table.of("", ("other fleets", ">req/s at most", ">USD/h", ">plan serves"), rows)
+
+
+def other_fleets_table(plan: Plan) -> Table:
+    """Every other fleet: its accelerators and layouts, what it serves and costs, and its TPOT."""
+    rows = (
+        (
+            words.other_fleet(other),
+            ", ".join(_runs(pool) for pool in other.pools if pool.n_instances),
+            formats.figure(other.most_req_per_s),
+            usd(other.cost.usd_per_hour),
+            formats.seconds(other.latency.tpot_mean_s),
+            formats.times(other.ratio),
+        )
+        for other in plan.baselines
+    )
+    headings = ("other fleets", "instances", ">req/s at most", ">USD/h", ">TPOT", ">plan serves")
+    return Table.of("", headings, rows)
+
+
+def _runs(pool: PoolPlan) -> str:
+    """Instances of a pool with their accelerators, layout and role."""
+    n = pool.n_instances
+    how = f" {words.layout(pool.layout)}" if pool.layout else ""
+    return f"{n} x {pool.n_accelerators // n} {pool.hardware}{how} ({words.pool_kind(pool).replace(' prompts', '')})"
 
 
 def growth_table(plan: Plan, grown: Plan, fraction: float) -> Table:

@@ -233,7 +233,8 @@ function stockWords() {
 function look() {
   const style = getComputedStyle(document.documentElement), colour = (name) => style.getPropertyValue(name).trim();
   const axis = { labelColor: colour("--ink"), titleColor: colour("--ink"), gridColor: colour("--line"),
-    domainColor: colour("--soft"), tickColor: colour("--soft"), labelFontSize: 12, titleFontSize: 12 };
+    domainColor: colour("--soft"), tickColor: colour("--soft"), labelFontSize: 12, titleFontSize: 12,
+    labelOverlap: "greedy", labelSeparation: 8, tickCount: innerWidth < 500 ? 4 : 7 };
   const words = { labelColor: colour("--ink"), titleColor: colour("--ink"), labelLimit: 220 };
   return { aria: false, background: "transparent", view: { stroke: null }, axis, font: "system-ui, sans-serif",
     legend: { ...words, orient: "bottom", columns: innerWidth < 500 ? 1 : 3, title: null }, text: { fill: colour("--ink"), fontSize: 13 } };
@@ -245,7 +246,7 @@ function drawChart(name, rows) {
   if (box.hidden) return Promise.resolve();
   let known = VIEWS.get(name), changed = false;
   if (!known) {
-    const compiled = vegaLite.compile({ ...SPECS[name], ...room(name, rows) }, { config: look() });
+    const compiled = vegaLite.compile({ ...coloured(SPECS[name]), ...room(name, rows) }, { config: look() });
     const view = new vega.View(vega.parse(compiled.spec), { renderer: "svg", container: $(`chart-${name}`), hover: false });
     if (name === "hours") view.addEventListener("click", (_, item) => choosePeriod(item && item.datum && item.datum.hour));
     known = { view, drawn: new Map() };
@@ -270,6 +271,13 @@ function choosePeriod(name) {
 
 // The box of a chart says in words what it shows; its marks would say it again, one by one.
 const hideMarks = (view) => view.container().querySelector("svg").setAttribute("aria-hidden", "true");
+
+// The same name has the same colour and mark in every chart, whichever of them are shown.
+function coloured(spec) {
+  const named = (all) => all.map((x) => x.name);
+  const domains = { fleets: [...named(fleets()), "as set"], places: named([...PLAN.pools, ...PLAN.links]) };
+  return JSON.parse(JSON.stringify(spec), (key, value) => (key === "domain" && value in domains ? domains[value] : value));
+}
 
 // A chart is as wide as its box; one of bars as high as they need.
 function room(name, rows) {

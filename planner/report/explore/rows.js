@@ -61,8 +61,11 @@ const REACHED = {
   "first-token": (fleet) => (fleet.latency ? fleet.latency.ttft_p90_s : fleet.ttft_p90_s),
 };
 
+// The plan and the fleets beside it that can be had; each has one colour and mark in all charts.
+const fleets = () => [{ ...PLAN, name: "plan" }, ...PLAN.baselines.filter((fleet) => !fleet.beyond_stock.length)];
+
 function otherRows(against) {
-  const found = [{ ...PLAN, name: "plan" }, ...PLAN.baselines].map((fleet) => ({
+  const found = fleets().map((fleet) => ({
     name: fleet.name, usd: fleet.cost.usd_per_hour, value: REACHED[against](fleet), sizes: planSizes(fleet) }));
   if (TABLES && !PERIODS.length && against !== "goodput") {
     const now = figures(), sizes = Object.fromEntries(TABLES.pools.map((pool, i) => [pool.name, state.sizes[i]]));

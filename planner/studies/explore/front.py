@@ -1,11 +1,12 @@
 """The fleets that the tables know, by cost: the most that each budget serves with the plan's pools and links."""
 
+from collections.abc import Sequence
 from itertools import product
 from math import ceil
 
 import numpy as np
 
-from planner.results import CaseFront, Front, FrontPoint
+from planner.results import Baseline, CaseFront, Front, FrontPoint
 from planner.results.explorer import Tables
 from planner.studies.explore.combination import Knobs, highest_req_per_s, usd_per_hour
 from planner.ties import first_largest
@@ -14,14 +15,17 @@ MOST_FLEETS = 20_000
 WIDER = 2.0
 """Over the plan's instances, what is looked at of a pool without a stock."""
 N_POINTS = 40
+TITLE = "Most that every budget serves: these pools and this link, or another fleet that can be had"
 
 
-def reachable_front(tables: Tables, percentile: float) -> CaseFront | None:
-    """Rate against cost for every fleet of the plan's pools that its stock allows; None where a price is missing.
+def reachable_front(tables: Tables, percentile: float, others: Sequence[Baseline] = ()) -> CaseFront | None:
+    """Rate against cost for every fleet of the plan's pools that its stock allows, and for other fleets that can be
+    had; None where a price is missing.
 
     Args:
         tables: work by threshold.
         percentile: what a TTFT is about; stated in every front.
+        others: fleets beside the plan.
     """
     if any(p.usd_per_instance_hour is None for p in tables.pools) or any(k.usd_per_hour is None for k in tables.links):
         return None
@@ -35,14 +39,21 @@ def reachable_front(tables: Tables, percentile: float) -> CaseFront | None:
     found, most = [], 0.0
     knobs = [Knobs(tuple(map(int, s)), tables.fine_tokens[t], 1.0) for s, t in zip(sizes, best, strict=True)]
     at_most = [k._replace(req_per_s=highest_req_per_s(tables, k)) for k in knobs]
-    for usd, place in sorted((usd_per_hour(tables, k) or 0.0, i) for i, k in enumerate(at_most)):
-        if at_most[place].req_per_s > most * (1 + 1e-6):
-            most = at_most[place].req_per_s
-            found.append(_point(tables, at_most[place], usd))
+    priced = [_point(tables, k, usd_per_hour(tables, k) or 0.0) for k in at_most]
+    bills = ((other, other.cost.usd_per_hour) for other in others if not other.beyond_stock)
+    priced += [_point_of(other, usd) for other, usd in bills if usd is not None]
+    for point in sorted(priced, key=lambda point: point.usd_per_hour):
+        if point.value > most * (1 + 1e-6):
+            most = point.value
+            found.append(point)
     step = max(len(found) // N_POINTS, 1)
     kept = (*found[:-1:step], found[-1])
     front = Front(against="throughput", percentile=percentile, points=kept)
-    return CaseFront(title="Most that every budget serves with these pools and this link", set={}, front=front)
+    return CaseFront(
+        title=TITLE,
+        set={},
+        front=front,
+    )
 
 
 def _point(tables: Tables, knobs: Knobs, usd: float) -> FrontPoint:
@@ -53,6 +64,17 @@ def _point(tables: Tables, knobs: Knobs, usd: float) -> FrontPoint:
         value=knobs.req_per_s,
         n_instances=sizes,
         threshold_tokens=knobs.threshold_tokens if tables.is_split else None,
+    )
+
+
+def _point_of(fleet: Baseline, usd: float) -> FrontPoint:
+    sizes = {pool.name: pool.n_instances for pool in fleet.pools if pool.n_instances}
+    return FrontPoint(
+        budget_usd_per_hour=usd,
+        usd_per_hour=usd,
+        value=fleet.max_throughput_req_per_s,
+        n_instances=sizes,
+        threshold_tokens=fleet.threshold_tokens,
     )
 
 

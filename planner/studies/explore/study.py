@@ -68,7 +68,8 @@ def explorer(
     plan, solution = _planned(problem, case.plan if case else asked.plan, time_limit_s)
     say(f"{scenario.name}: tables of its pools")
     tables = _tables(problem, solution)
-    reach = reachable_front(tables[0], problem.ttft_percentile) if tables and can_turn(problem) else None
+    can_be_turned = bool(tables) and can_turn(problem)
+    reach = reachable_front(tables[0], problem.ttft_percentile, plan.baselines) if can_be_turned else None
     page = Explorer(
         planner=asked.planner,
         title=scenario.title or scenario.name,
