@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from planner.report import formats, words
 from planner.report.schedule_tables import schedule_table
+from planner.report.screen import answers, chosen
 from planner.report.study_tables import front_table, sensitivity_table
 from planner.report.table import Table
 from planner.report.tables import (
@@ -29,9 +30,17 @@ def table(headings: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     return Table.of("", headings, rows).markdown()
 
 
+ALSO = ("instances", "prefill:decode", "TTFT")
+"""Of the whole answer, what the first page has beside what a person who decides asks first."""
+
+
 def answer(plan: Plan) -> str:
-    """The decision, one line each; the verdict stands above it."""
-    return table(["", ""], [(f"**{label}**", text) for label, text in headline(plan) if label != "verdict"])
+    """The decision, one line each, and what the bill rests on; the verdict in full stands below it."""
+    whose = "" if chosen(plan) is plan else ", as stated"
+    more = [(f"{label}{whose}", text) for label, text in headline(plan) if label in ALSO]
+    band = words.cost_band(plan).removeprefix(". ")
+    rests = [("cost band", band)] if band else []
+    return table(["", ""], [(f"**{label}**", text) for label, text in (*answers(plan), *rests, *more)])
 
 
 def pools(plan: Plan) -> str:

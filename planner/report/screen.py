@@ -7,7 +7,7 @@ from planner.notes import code_of
 from planner.report import binding, formats, words
 from planner.report.table import Table
 from planner.report.terminal import compact, labelled
-from planner.results import Baseline, Fleet, Latency, LinkPlan, Plan, PoolPlan
+from planner.results import Baseline, Fleet, Latency, LinkPlan, Plan, PoolPlan, Serving
 from planner.units import DASH, HOURS_PER_MONTH, percent, usd
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ LINES, NARROW_LINES = 30, 40
 """Most lines on so many columns, and on fewer."""
 ROWS, ALTERNATIVES, BINDING = 8, 3, 2
 """Most pools and links, other fleets, and constraints."""
-LONGEST = 280
-"""Characters of an answer that are printed on a screen."""
+LONGEST, LONGER = 160, 280
+"""Characters of an answer that are printed on a screen, and of what is not to be bought."""
 MOST_PLACES = 8
 """Accelerators by kind and site that are listed one by one."""
 NAIVE = "naive-heterogeneous-pd"
@@ -80,7 +80,7 @@ def _fitting(
 
 def headline(plan: Plan) -> str:
     """The kind of serving to choose, in a few words."""
-    kind = plan.verdict.recommendation
+    kind = recommended(plan)
     if kind is None:
         return "it is not decided which kind of serving is best"
     if chosen(plan) is plan:
@@ -88,9 +88,14 @@ def headline(plan: Plan) -> str:
     return f"served best {words.SERVING[kind]}, and not by the pools that the scenario states"
 
 
+def recommended(plan: Plan) -> Serving | None:
+    """The kind of serving that the verdict recommends; older plans say of one kind alone whether it is worth it."""
+    return plan.verdict.recommendation or ("separate-sites" if plan.verdict.worth_it else None)
+
+
 def chosen(plan: Plan) -> Plan | Baseline:
     """The fleet to buy: the plan, or the best fleet beside it of the kind of serving that is recommended."""
-    kind = plan.verdict.recommendation
+    kind = recommended(plan)
     if kind is None or plan.serving == kind:
         return plan
     of_kind = [other for other in available(plan) if other.serving == kind]
@@ -127,7 +132,7 @@ def merit(plan: Plan, fleet: Fleet) -> float:
     return -fleet.most_req_per_s
 
 
-def answers(plan: Plan, shorten: Callable[[str], str] = lambda text: text) -> Iterator[tuple[str, str]]:
+def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: text) -> Iterator[tuple[str, str]]:
     """What a person who decides asks first, each with its answer.
 
     Args:
@@ -142,26 +147,24 @@ def answers(plan: Plan, shorten: Callable[[str], str] = lambda text: text) -> It
     yield "cost", bill(fleet)
     yield "serves", words.throughput(plan) if fleet is plan else f"{formats.figure(fleet.most_req_per_s)} req/s at most"
     if words.has_choice_of_place(plan) and fleet is plan:
-        yield "threshold", shorten(words.threshold(plan))
+        yield "threshold", shorten(words.threshold(plan), LONGEST)
     if not is_broken:
         yield "promise", promise(plan, fleet)
     if plan.certified is not None:
         n, each = plan.certified.n_replications, plan.certified.n_requests
         yield "certified", f"kept in {n} runs of {each:,} requests together, and with the system kept full"
-    yield "instead", shorten(instead(plan, fleet))
+    yield "instead", shorten(instead(plan, fleet), LONGER)
     if doubt := doubtful_lengths(plan):
-        yield "doubt", shorten(doubt)
+        yield "doubt", shorten(doubt, LONGEST)
 
 
-def shortened(text: str) -> str:
-    """A text of a few lines at most, cut between words where it is longer.
+def shortened(text: str, most: int) -> str:
+    """A text of so many characters at most, cut between words where it is longer.
 
-    >>> shortened("word " * 3), len(shortened("word " * 300)) <= LONGEST + 20
-    ('word word word', True)
+    >>> shortened("word word", 20), shortened("word " * 30, 20)
+    ('word word', 'word word word ... (--details)')
     """
-    if len(text.strip()) <= LONGEST:
-        return text.strip()
-    return f"{text[:LONGEST].rpartition(' ')[0]} ... (--details)"
+    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} ... (--details)"
 
 
 def shopping_list(fleet: Fleet) -> str:

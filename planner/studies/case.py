@@ -65,10 +65,11 @@ def build_case(
     if not is_plain:
         _check_is_shown(scenario)
         time_limit_s = max(time_limit_s, NETWORK_LIMIT_S)
+    asked = problem
     plan, problem, solution = _plan_of(problem, data_dirs, time_limit_s, say)
     other = None
+    plan = plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs, asked, plan)})
     if is_plain:
-        plan = plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs, problem)})
         other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
     compared = _compared(scenario, variants, data_dirs, time_limit_s, say)
     plans = {"plan": plan, scenario.capacity_rule: plan, OTHER_RULE[scenario.capacity_rule]: other}
