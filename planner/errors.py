@@ -160,9 +160,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("lenghts", ["lengths", "arrivals"])
     "did you mean 'lengths'?"
+    >>> did_you_mean("demand", ["demand_req_per_s", "dispatch"]), did_you_mean("slo_ttft", ["slo", "model"])
+    ("did you mean 'demand_req_per_s'?", "did you mean 'slo'?")
     >>> did_you_mean("x", ["lengths", "arrivals"])
     'known: arrivals, lengths'
     """
     choices: Sequence[str] = sorted(known)
-    close = get_close_matches(name, choices, n=1)
+    longer = [choice for choice in choices if choice.startswith(f"{name}_") or name.startswith(f"{choice}_")]
+    close = get_close_matches(name, choices, n=1) or longer
     return f"did you mean '{close[0]}'?" if close else "known: " + ", ".join(choices)

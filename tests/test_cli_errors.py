@@ -94,6 +94,9 @@ def ended(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *
 FAILURES: dict[str, tuple[list[str], int, str]] = {
     "unknown command": (["optimise"], 2, "No such command"),
     "unknown option": (["optimize", "--sett", "x=1"], 2, "No such option"),
+    "an option that is a key": (["optimize", "--slo-ttft", "2"], 2, "a key of the scenario: --set slo.ttft_s=SECONDS"),
+    "a demand as an option": (["sweep", "--demand", "2"], 2, "--set demand_req_per_s=REQ_PER_S"),
+    "the beginning of a key": (["optimize", "--set", "demand=2"], 3, "did you mean 'demand_req_per_s'?"),
     "an option twice": (["optimize", "--seed", "1", "--seed", "2"], 2, "--seed: is given 2 times (once)"),
     "an option of a command of a group twice": (
         ["scenario", "new", "x", "--demand", "1", "--demand=2"],

@@ -30,9 +30,7 @@ class Commands(PlannerGroup):
         "fidelity": Entry(PREDICT, "fidelity:fidelity", "Hold predictions against measured serving points."),
         "calibrate": Entry(PREDICT, "calibrate:calibrate", "Fit a stack profile to measured serving points."),
         "scenario": Entry(PLAN, "scenario:app", "Scenarios: start one, check one, print the schema."),
-        "profiles": Entry(
-            PROFILES, "profiles:app", "Accelerators, models and stacks: list, show, check, import, start."
-        ),
+        "profiles": Entry(PROFILES, "profiles:app", "Accelerators, models and stacks: list, show, check, import, new."),
     }
 
 

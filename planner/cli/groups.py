@@ -13,6 +13,21 @@ from planner.errors import MOST_LINES, TEXT_CHARACTERS, PlannerError, UsageError
 
 WRONG_CALL: Any = typer.BadParameter.__bases__[0]
 """What the library raises where a command was called wrongly: it has no public name of its own."""
+KEYS = {
+    "--slo-ttft": "slo.ttft_s=SECONDS",
+    "--ttft-ms": "slo.ttft_s=SECONDS",
+    "--slo-tpot-ms": "slo.tpot_ms=MS",
+    "--tpot-ms": "slo.tpot_ms=MS",
+    "--percentile": "slo.ttft_percentile=P",
+    "--demand": "demand_req_per_s=REQ_PER_S",
+    "--rate": "demand_req_per_s=REQ_PER_S",
+    "--users": "users=N",
+    "--budget": "budget_usd_per_hour=USD",
+    "--objective": "objective=min-cost",
+    "--model": "model.profile=NAME",
+    "--price": "prices.HARDWARE.usd_per_accelerator_hour=USD",
+}
+"""Options of the commands that write scenarios, which are keys to the commands that read one."""
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -54,12 +69,22 @@ class OnceCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what was typed. Raises UsageError where an option of one value is given twice."""
-        given = [] if ctx.resilient_parsing else self.make_parser(ctx).parse_args(args=list(args))[2]
+        given = [] if ctx.resilient_parsing else self._given(ctx, args)
         for option in given:
             takes_one = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
             if takes_one and given.count(option) > 1:
                 raise UsageError(f"{option.opts[0]}: is given {given.count(option)} times (once)")
         return super().parse_args(ctx, args)
+
+    def _given(self, ctx: Any, args: list[str]) -> list[Any]:
+        """Options that were typed; one that is a key of a scenario is told so."""
+        try:
+            return list(self.make_parser(ctx).parse_args(args=list(args))[2])
+        except WRONG_CALL as error:
+            key = KEYS.get(getattr(error, "option_name", ""))
+            if key and any("--set" in option.opts for option in self.params):
+                error.message += f" (a key of the scenario: --set {key})"
+            raise
 
 
 def _command(name: str, entry: Entry) -> Any:

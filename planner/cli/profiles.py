@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHIPPED = "shipped"
 app = typer.Typer(
-    help="Accelerators, models and stacks: list, show, check, import, start.",
+    help="Accelerators, models and stacks: list, show, check, import, new.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
