@@ -297,7 +297,7 @@ def test_the_answer_shows_of_every_promise_the_period_nearest_to_breaking_it() -
     assert "night   ttft_p90_s " not in text.partition("predictions beside the run")[0]
     assert "links.wan.mean_gbps" in text
     said = " ".join(text.split())
-    assert "Handed to the optimizer: TTFT of 4.5 s instead of 5 s" in said
+    assert "handed to the optimizer: TTFT of 4.5 s instead of 5 s" in said
     assert "h3 ttft_p90_s and 5 more" in said
 
 

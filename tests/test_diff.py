@@ -259,7 +259,7 @@ def test_a_plan_without_inputs_says_so_in_place_of_causes() -> None:
     old = plan().model_copy(update={"inputs": None})
     found = compared(old, plan(f"{PRICE}=3"))
     assert (found.inputs, found.inputs_unknown) == ((), ("a.json",))
-    assert "The plan of a.json does not carry its inputs" in diff_markdown(found)
+    assert "the plan of a.json does not carry its inputs" in diff_markdown(found)
 
 
 # The comment

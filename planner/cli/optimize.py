@@ -227,6 +227,8 @@ def _plan_parts(plan: "Plan", shown: _Shown) -> "list[RenderableType]":
     if shown.grown:
         table = compact(growth_table(plan, shown.grown[1], shown.grown[0]))
         parts += [table] if table else []
+    if plan.certified is not None and not shown.sections and not shown.has_details:
+        parts += ["", *plan_tables(plan, ("certified",))]
     if shown.sections or shown.has_details:
         parts += plan_tables(plan, shown.sections) if shown.sections else ["", *plan_tables(plan)]
     return parts

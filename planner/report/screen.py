@@ -60,7 +60,7 @@ def plan_screen(plan: Plan, columns: int, count: "Callable[[Iterable[RenderableT
     tables = (compact(alternatives_table(plan, n)) for n in range(ALTERNATIVES, 0, -1))
     found += next(([t] for t in tables if t is not None and count([*found, t, *binds]) <= left), [])
     found += _fitting(binds, left - count(found), count)
-    notes = [labelled("", [("note", line)]) for line in _notes(plan)]
+    notes = [labelled("", [("note", line)]) for line in _decisive_first(plan)]
     shown = _fitting(notes, left - count(found), count)
     hidden = len(notes) - len(shown)
     rest = f"{hidden} more note{'s' * (hidden != 1)} and " if hidden else ""
@@ -388,7 +388,7 @@ def _binding(plan: Plan) -> list[str]:
     return [formats.sentence(binding.bottleneck(item)) for item in plan.bottlenecks[:BINDING]]
 
 
-def _notes(plan: Plan) -> list[str]:
+def _decisive_first(plan: Plan) -> list[str]:
     """Notes, those that may change a decision first."""
     known = {code: place for place, code in enumerate(DECISIVE)}
     doubt = doubtful_lengths(plan)
