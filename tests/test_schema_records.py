@@ -144,7 +144,7 @@ def test_arrays_of_a_file_become_tuples_that_cannot_be_changed() -> None:
             "t.toml:2: zzz: unknown key (known: count, from, is_new, name, named, parts, shape, size)",
         ),
         ("name = 'x'\nform = 'y'", "t.toml:2: form: unknown key (did you mean 'from'?)"),
-        XX,
+        ("name = 'x'\nfrom_place = 'y'", "t.toml:2: from_place: unknown key (did you mean 'from'?)"),
         ("count = 2", "t.toml: name: is required"),
         ("name = 'x'\n[[parts]]\nsize = 1\n[[parts]]\nnote = ''", "t.toml:4: parts[1].size: is required"),
         (
