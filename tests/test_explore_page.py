@@ -14,7 +14,7 @@ from planner.cli import app
 from planner.report import explore_html
 from planner.report.explore_charts import FLEETS, PLACES, specifications
 from planner.report.explore_page import CAPTIONS, OWN, SECTIONS, VENDORED, packaged
-from planner.report.screen import answers, fleet_table, headline, other_fleets_table
+from planner.report.screen import answers, fleet_table, other_fleets_table, recommendation_text
 from planner.results.explorer import Explorer, Place
 from planner.scenario import read_scenario
 from planner.studies.explore import Asked, explorer
@@ -162,7 +162,7 @@ def test_the_page_begins_with_the_answer_of_the_command_line() -> None:
     page = small_page()
     text = unescape(explore_html(page))
     head = text[: text.index("<main>")]
-    assert headline(page.plan) in head
+    assert recommendation_text(page.plan) in head
     for label, answer in answers(page.plan):
         assert f"<dt>{label}</dt><dd>{answer}</dd>" in head
     assert "Not worth it" not in head

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from functools import cache
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from planner.cli.common import n_lines
 from planner.cli.optimize import Section
 from planner.comparison import optimize
 from planner.errors import UsageError
+from planner.notes import note
 from planner.profiles import hardware_profile
 from planner.report import SECTIONS, plan_screen
-from planner.report.screen import chosen, fleet_table, growth_table, latency_table
+from planner.report.screen import doubtful_lengths, fleet_table, fleet_to_buy, growth_table, latency_table, merit
 from planner.results import Plan, SloRun
 from planner.scenario import load_scenario, read_scenario
 
@@ -86,7 +88,7 @@ def test_the_first_lines_say_what_to_buy_and_what_it_costs_a_month() -> None:
 
 def test_the_fleet_that_is_recommended_is_the_one_to_buy() -> None:
     plan = plan_of("not-worth-it")
-    fleet = chosen(plan)
+    fleet = fleet_to_buy(plan)
     assert fleet.serving == plan.verdict.recommendation == "colocated"
     assert fleet.cost.usd_per_hour == min(
         b.cost.usd_per_hour or 0.0 for b in plan.baselines if b.serving == "colocated"
@@ -100,7 +102,7 @@ def test_the_fleet_that_is_recommended_is_the_one_to_buy() -> None:
 @pytest.mark.parametrize("name", BUNDLED)
 def test_what_stands_beside_the_headline_is_a_fleet_that_can_be_had(name: str) -> None:
     plan = plan_of(name)
-    assert not getattr(chosen(plan), "beyond_stock", ())
+    assert not getattr(fleet_to_buy(plan), "beyond_stock", ())
 
 
 def test_more_stock_that_would_do_without_a_site_is_said_with_its_bill() -> None:
@@ -189,3 +191,29 @@ def test_growth_that_cannot_be_is_a_fault_of_usage(options: Sequence[str], said:
     found = command(*options)
     assert isinstance(found.exception, UsageError)
     assert said in str(found.exception)
+
+
+def test_fleets_are_ordered_by_the_promised_percentile_and_unknown_times_come_last() -> None:
+    """A TTFT without waiting is no TTFT under load: it does not stand in for one that is unknown."""
+    plan = plan_of("prfaas-paper")
+    one = plan.classes[0].model_copy(update={"slo": {"ttft_s": 3.0, "ttft_percentile": 99.0}})
+    asked = plan.model_copy(update={"objective": "min-ttft", "classes": (one,)})
+    times = {"ttft_p50_s": 1.0, "ttft_p90_s": 2.0, "ttft_p99_s": 5.0, "ttft_unloaded_p90_s": 0.1}
+    known = plan.model_copy(update={"latency": plan.latency.model_copy(update=times)})
+    unknown = plan.model_copy(update={"latency": plan.latency.model_copy(update={**times, "ttft_p99_s": None})})
+    assert merit(asked, known) == 5.0
+    assert merit(asked, unknown) == inf
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("51.0 % of the prompts of near are outside", True),
+        ("25.0 % of the prompts of near are outside", False),
+        ("many prompts of near are outside", False),
+    ],
+)
+def test_prompts_beyond_measured_lengths_stand_beside_the_decision_from_a_quarter_on(text: str, said: bool) -> None:
+    plan = plan_of("not-worth-it")
+    other = plan.model_copy(update={"notes": (note("lengths-extrapolated", text),)})
+    assert doubtful_lengths(other) == (text if said else "")

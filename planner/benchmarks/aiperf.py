@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.benchmarks.run import SECONDS, BenchmarkRun, Place, Statistics, first_of, positive
+from planner.benchmarks.run import SECONDS, BenchmarkRun, ResultTable, Statistics, first_of, positive
 from planner.errors import shown
 
 NAME = "AIPerf or GenAI-Perf (JSON or CSV)"
@@ -59,7 +59,7 @@ def _number(cell: str) -> float | str:
     return float(cell.replace(",", "")) if _NUMBER.fullmatch(cell) else cell
 
 
-def runs(place: Place) -> Iterator[BenchmarkRun]:
+def runs(place: ResultTable) -> Iterator[BenchmarkRun]:
     """The run of a result."""
     prompts, outputs = (_figure(place, name, TOKENS, least=1.0) for name in LENGTHS)
     n, n_failed = (_count(place, name) for name in ("request_count", "error_request_count"))
@@ -85,12 +85,12 @@ def runs(place: Place) -> Iterator[BenchmarkRun]:
     )
 
 
-def _count(place: Place, name: str) -> float | None:
+def _count(place: ResultTable, name: str) -> float | None:
     inner = place.within(name)
     return inner.number("avg") if inner else None
 
 
-def _figure(place: Place, name: str, units: Mapping[str, float], least: float = 0.0) -> Statistics | None:
+def _figure(place: ResultTable, name: str, units: Mapping[str, float], least: float = 0.0) -> Statistics | None:
     """A figure in its plain unit; None where it is absent or its unit is none of these."""
     inner = place.within(name)
     if inner is None:
@@ -102,21 +102,18 @@ def _figure(place: Place, name: str, units: Mapping[str, float], least: float = 
     return inner.statistics("avg", QUANTILES, units[unit], least)
 
 
-def _phases(place: Place) -> Place | None:
+def _phases(place: ResultTable) -> ResultTable | None:
     """The phase that is measured, of those that newer versions list."""
     config = place.within("input_config")
     phases = config.table.get("phases") if config else None
-    measured = (
-        [p for p in phases if isinstance(p, Mapping) and p.get("kind", "profiling") == "profiling"]
-        if (isinstance(phases, list))
-        else []
-    )
+    listed = phases if isinstance(phases, list) else []
+    measured = [p for p in listed if isinstance(p, Mapping) and p.get("kind", "profiling") == "profiling"]
     if not config or not measured:
         return None
-    return Place(config.file, config.line, measured[-1], config.named("phases"), config.problems)
+    return ResultTable(config.file, config.line, measured[-1], config.named("phases"), config.problems)
 
 
-def _load(place: Place) -> dict[str, float | None]:
+def _load(place: ResultTable) -> dict[str, float | None]:
     """Concurrency and rate that were asked for, wherever a version of the tools states them."""
     config = ("input_config",)
     places = [
@@ -132,14 +129,14 @@ def _load(place: Place) -> dict[str, float | None]:
     return found
 
 
-def _model(place: Place) -> str:
+def _model(place: ResultTable) -> str:
     config = place.within("input_config")
     if config is None:
         return ""
     models = config.within("models")
     items = models.table.get("items") if models else None
     if models and isinstance(items, list) and len(items) == 1 and isinstance(items[0], Mapping):
-        return Place(place.file, place.line, items[0]).text("name")
+        return ResultTable(place.file, place.line, items[0]).text("name")
     places = [config.within("endpoint"), config]
     stated = first_of(places, "model_names", "model", "models")
     return stated[0].text(stated[1]) if stated else ""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.benchmarks.run import BenchmarkRun, Place, Statistics, positive
+from planner.benchmarks.run import BenchmarkRun, ResultTable, Statistics, positive
 from planner.benchmarks.sglang_server import MAX_SIZE, sglang_server, wrong_sizes
 from planner.errors import shown
 from planner.units import MILLI
@@ -32,7 +32,7 @@ def is_of(value: Mapping[str, Any]) -> bool:
     return {*SIGNATURE} <= value.keys()
 
 
-def runs(place: Place) -> Iterator[BenchmarkRun]:
+def runs(place: ResultTable) -> Iterator[BenchmarkRun]:
     """The run of a result."""
     table = place.table
     n = place.needed("completed")
@@ -62,7 +62,7 @@ def runs(place: Place) -> Iterator[BenchmarkRun]:
     )
 
 
-def _rate(place: Place) -> float | None:
+def _rate(place: ResultTable) -> float | None:
     """The rate asked for; both tools write infinity, or its name, for none."""
     rate = place.table.get("request_rate")
     if rate == float("inf") or (isinstance(rate, str) and rate.lower() in ("inf", "infinity")):
@@ -70,7 +70,7 @@ def _rate(place: Place) -> float | None:
     return place.number("request_rate", 1e-6)
 
 
-def _lengths(place: Place, kind: str, n: float | None) -> Statistics | None:
+def _lengths(place: ResultTable, kind: str, n: float | None) -> Statistics | None:
     """Every length where the benchmark wrote them, of those that were answered; and the mean."""
     total = place.needed(f"total_{kind}_tokens", n or 0.0)
     key = f"{kind}_lens"
@@ -88,16 +88,16 @@ def _lengths(place: Place, kind: str, n: float | None) -> Statistics | None:
     return Statistics(total / n if n else None, each=tuple(item for item in each if item > 0))
 
 
-def _latency(place: Place, figure: str) -> Statistics | None:
+def _latency(place: ResultTable, figure: str) -> Statistics | None:
     """A latency, of which 0 was not measured."""
     measured = {key: value for key, value in place.table.items() if value != 0}
     keys = {f"{kind}_{figure}_ms": part for kind, part in PERCENTILES.items()}
-    return Place(place.file, place.line, measured, problems=place.problems).statistics(
+    return ResultTable(place.file, place.line, measured, problems=place.problems).statistics(
         f"mean_{figure}_ms", {key: part for key, part in keys.items() if key in measured}, MILLI
     )
 
 
-def _cells(place: Place) -> dict[str, str]:
+def _cells(place: ResultTable) -> dict[str, str]:
     client = place.text("backend") or place.text("endpoint_type")
     framework = next((name for start, name in FRAMEWORKS.items() if client.startswith(start)), "")
     return {
@@ -109,7 +109,7 @@ def _cells(place: Place) -> dict[str, str]:
     }
 
 
-def _drafts(place: Place) -> dict[str, str]:
+def _drafts(place: ResultTable) -> dict[str, str]:
     """Drafted tokens as vLLM's server counted them: how many a step, and the one acceptance that yields its length.
 
     Equation:

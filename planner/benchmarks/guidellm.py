@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from planner.benchmarks.run import BenchmarkRun, Place, Statistics, positive
+from planner.benchmarks.run import BenchmarkRun, ResultTable, Statistics, positive
 from planner.units import MILLI
 
 NAME = "guidellm (JSON or CSV)"
@@ -83,22 +83,22 @@ def _value(text: str) -> Any:
         return text
 
 
-def runs(place: Place) -> Iterator[BenchmarkRun]:
+def runs(place: ResultTable) -> Iterator[BenchmarkRun]:
     """The runs of a report in which requests were answered."""
     for i, run in enumerate(place.table[RUNS]):
         key = f"{RUNS}[{i}]"
         if not isinstance(run, Mapping) or not isinstance(run.get("metrics"), Mapping):
             place.problem(f"{key}.metrics", "is missing", "a report of guidellm benchmark --output-path report.json")
             continue
-        inner = Place(place.file, place.line, run, place.named(key), place.problems)
-        metrics = Place(place.file, place.line, run["metrics"], f"{inner.key}.metrics", place.problems)
+        inner = ResultTable(place.file, place.line, run, place.named(key), place.problems)
+        metrics = ResultTable(place.file, place.line, run["metrics"], f"{inner.key}.metrics", place.problems)
         lengths = [_statistics(metrics, f"{kind}_token_count") for kind in ("prompt", "output")]
         if lengths[0] is not None and lengths[1] is not None:
             yield _run(inner, metrics, lengths[0], lengths[1], place.table)
 
 
 def _run(
-    place: Place, metrics: Place, prompts: Statistics, outputs: Statistics, top: Mapping[str, Any]
+    place: ResultTable, metrics: ResultTable, prompts: Statistics, outputs: Statistics, top: Mapping[str, Any]
 ) -> BenchmarkRun:
     rate = metrics.within("requests_per_second", "successful")
     counted = metrics.within("prompt_token_count", "successful")
@@ -125,7 +125,7 @@ def _run(
     )
 
 
-def _statistics(metrics: Place, name: str, scale: float = 1.0) -> Statistics | None:
+def _statistics(metrics: ResultTable, name: str, scale: float = 1.0) -> Statistics | None:
     """Statistics of the requests that were answered; None where there are none."""
     inner = metrics.within(name, "successful")
     if inner is None or not inner.table.get("count"):
@@ -136,11 +136,11 @@ def _statistics(metrics: Place, name: str, scale: float = 1.0) -> Statistics | N
         return None
     parts = table.table if table else {}
     ends = {key: inner.table.get(key) for key in ("min", "max")}
-    flat = Place(inner.file, inner.line, {**inner.table, **parts, **ends}, inner.key, inner.problems)
+    flat = ResultTable(inner.file, inner.line, {**inner.table, **parts, **ends}, inner.key, inner.problems)
     return flat.statistics("mean", {"min": 0.0, **PARTS, "max": 1.0}, scale)
 
 
-def _load(place: Place) -> dict[str, Any]:
+def _load(place: ResultTable) -> dict[str, Any]:
     """What was asked for: streams always in flight, or a rate."""
     strategy = place.within("config", "strategy") or place.within("args", "strategy")
     kind = strategy.text("type_") if strategy else ""
@@ -153,7 +153,7 @@ def _load(place: Place) -> dict[str, Any]:
     }
 
 
-def _cells(place: Place) -> dict[str, str]:
+def _cells(place: ResultTable) -> dict[str, str]:
     backend = place.within("config", "backend") or place.within("args", "backend")
     model = backend.text("model") if backend else ""
     return {"model": model, "framework": "vllm" if backend and backend.text("kind").startswith("vllm") else ""}

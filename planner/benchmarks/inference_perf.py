@@ -7,7 +7,7 @@ prompt_len and output_len, and failures.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.benchmarks.run import BenchmarkRun, Place, Statistics, positive
+from planner.benchmarks.run import BenchmarkRun, ResultTable, Statistics, positive
 
 NAME = "inference-perf"
 QUANTILES = {
@@ -34,7 +34,7 @@ def is_of(value: Mapping[str, Any]) -> bool:
     return isinstance(value.get("successes"), Mapping) and "load_summary" in value
 
 
-def runs(place: Place) -> Iterator[BenchmarkRun]:
+def runs(place: ResultTable) -> Iterator[BenchmarkRun]:
     """The run of a report; none where no request was answered."""
     found, load, failures = (place.within(key) for key in ("successes", "load_summary", "failures"))
     n = found.number("count") if found else None
@@ -69,5 +69,5 @@ def runs(place: Place) -> Iterator[BenchmarkRun]:
     )
 
 
-def _statistics(place: Place | None) -> Statistics | None:
+def _statistics(place: ResultTable | None) -> Statistics | None:
     return place.statistics("mean", QUANTILES) if place else None

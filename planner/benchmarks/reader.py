@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from planner.benchmarks import aiperf, bench_serving, guidellm, inference_perf
-from planner.benchmarks.run import BenchmarkRun, Place
+from planner.benchmarks.run import BenchmarkRun, ResultTable
 from planner.errors import InputError, Problem, shown
 from planner.schema import JsonFile
 
@@ -117,7 +117,7 @@ def _read(name: str, line: int, value: Any, problems: list[Problem]) -> Iterator
 def _runs(
     name: str, line: int, module: ModuleType, value: Mapping[str, Any], problems: list[Problem]
 ) -> Sequence[BenchmarkRun]:
-    place = Place(name, line, value, problems=[])
+    place = ResultTable(name, line, value, problems=[])
     found = list(module.runs(place))
     problems += place.problems
     return [] if place.problems else found

@@ -71,7 +71,7 @@ class BenchmarkRun:
 
 
 @dataclass
-class Place:
+class ResultTable:
     """A table of a file, and everything found wrong in it so far."""
 
     file: str
@@ -90,14 +90,14 @@ class Place:
         """Report something wrong with a key."""
         self.problems.append(Problem(self.file, self.named(key), message, allowed, self.line))
 
-    def within(self, *keys: str) -> "Place | None":
+    def within(self, *keys: str) -> "ResultTable | None":
         """The table inside, by its path; None where there is none."""
         place = self
         for key in keys:
             inner = place.table.get(key)
             if not isinstance(inner, Mapping):
                 return None
-            place = Place(self.file, self.line, inner, place.named(key), self.problems)
+            place = ResultTable(self.file, self.line, inner, place.named(key), self.problems)
         return place
 
     def number(self, key: str, least: float = 0.0, scale: float = 1.0) -> float | None:
@@ -149,7 +149,7 @@ def positive(value: float | None) -> float | None:
     return value or None
 
 
-def first_of(places: Sequence[Place | None], *keys: str) -> tuple[Place, str] | None:
+def first_of(places: Sequence[ResultTable | None], *keys: str) -> tuple[ResultTable, str] | None:
     """The first of several places that states one of several keys."""
     for place in places:
         for key in keys:

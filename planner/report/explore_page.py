@@ -7,7 +7,7 @@ from typing import Any
 from planner.report import binding
 from planner.report.explore_charts import specifications
 from planner.report.formats import figure, sentence
-from planner.report.screen import answers, fleet_table, headline, latency_table, other_fleets_table
+from planner.report.screen import answers, fleet_table, latency_table, other_fleets_table, recommendation_text
 from planner.results.explorer import Explorer
 from planner.units import percent
 
@@ -59,7 +59,7 @@ def explore_html(page: Explorer) -> str:
     return template.render(
         page=page,
         plan=page.plan,
-        verdict=sentence(headline(page.plan)),
+        verdict=sentence(recommendation_text(page.plan)),
         answers=[*answers(page.plan)],
         fleets=[fleet_table(page.plan), latency_table(page.plan), other_fleets_table(page.plan)],
         binds=[sentence(binding.bottleneck(item)) for item in page.plan.bottlenecks],

@@ -11,7 +11,7 @@ from planner.report.figures import charts
 from planner.report.record_text import escaped_record
 from planner.report.rerun import Rerun
 from planner.report.schedule_tables import schedule_words
-from planner.report.screen import headline
+from planner.report.screen import recommendation_text
 from planner.results import Case, ClaimResult, PriceRatios, Sensitivity
 from planner.units import SECONDS_PER_HOUR, number, percent
 
@@ -52,7 +52,7 @@ def _context(case: Case, figures: Collection[str], again: Rerun) -> dict[str, An
         "changed": formats.listed(list(map(code, again.overrides))),
         "regenerate": regenerate_words(again),
         "percent": percent,
-        "headline": formats.sentence(headline(plan)),
+        "headline": formats.sentence(recommendation_text(plan)),
         "verdict": words.verdict(plan),
         "several_classes": len(plan.classes) > 1,
         "saturation": saturation_words(case),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from planner.report import formats, words
 from planner.report.schedule_tables import schedule_table
-from planner.report.screen import answers, chosen
+from planner.report.screen import answers, fleet_to_buy
 from planner.report.study_tables import front_table, sensitivity_table
 from planner.report.table import Table
 from planner.report.tables import (
@@ -36,7 +36,7 @@ ALSO = ("instances", "prefill:decode", "TTFT")
 
 def answer(plan: Plan) -> str:
     """The decision, one line each, and what the bill rests on; the verdict in full stands below it."""
-    whose = "" if chosen(plan) is plan else ", as stated"
+    whose = "" if fleet_to_buy(plan) is plan else ", as stated"
     more = [(f"{label}{whose}", text) for label, text in headline(plan) if label in ALSO]
     band = words.cost_band(plan).removeprefix(". ")
     rests = [("cost band", band)] if band else []

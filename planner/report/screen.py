@@ -1,6 +1,8 @@
 """The first screen of a plan: what to buy, what it costs, whether its promise is kept, and why nothing else."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
+from math import inf
 from typing import TYPE_CHECKING
 
 from planner.notes import code_of
@@ -23,6 +25,9 @@ LONGEST, LONGER = 160, 280
 """Characters of an answer that are printed on a screen, and of what is not to be bought."""
 MOST_PLACES = 8
 """Accelerators by kind and site that are listed one by one."""
+MOST_BEYOND_PERCENT = 25
+"""Of prompts outside measured lengths, that goes without a word beside the decision."""
+SHARE = re.compile(r"(\d+(?:\.\d+)?) % of the prompts")
 NAIVE = "naive-heterogeneous-pd"
 DECISIVE = (
     "cheaper-fleet",
@@ -51,7 +56,7 @@ def plan_screen(plan: Plan, columns: int, count: "Callable[[Iterable[RenderableT
     """
     left = (LINES if columns >= WIDE else NARROW_LINES) - 1  # the last says where the rest is
     parts = [
-        labelled(f"{plan.scenario}: {headline(plan)}", answers(plan, shortened)),
+        labelled(f"{plan.scenario}: {recommendation_text(plan)}", answers(plan, shortened)),
         compact(fleet_table(plan, has_layouts=columns >= WIDE)),
         compact(latency_table(plan)),
     ]
@@ -78,39 +83,39 @@ def _fitting(
     return parts[:n]
 
 
-def headline(plan: Plan) -> str:
+def recommendation_text(plan: Plan) -> str:
     """The kind of serving to choose, in a few words."""
-    kind = recommended(plan)
+    kind = recommended_serving(plan)
     if kind is None:
         return "it is not decided which kind of serving is best"
-    if chosen(plan) is plan:
+    if fleet_to_buy(plan) is plan:
         return f"served best {words.SERVING[kind]}, as planned"
     return f"served best {words.SERVING[kind]}, and not by the pools that the scenario states"
 
 
-def recommended(plan: Plan) -> Serving | None:
+def recommended_serving(plan: Plan) -> Serving | None:
     """The kind of serving that the verdict recommends; older plans say of one kind alone whether it is worth it."""
     return plan.verdict.recommendation or ("separate-sites" if plan.verdict.worth_it else None)
 
 
-def chosen(plan: Plan) -> Plan | Baseline:
+def fleet_to_buy(plan: Plan) -> Plan | Baseline:
     """The fleet to buy: the plan, or the best fleet beside it of the kind of serving that is recommended."""
-    kind = recommended(plan)
+    kind = recommended_serving(plan)
     if kind is None or plan.serving == kind:
         return plan
-    of_kind = [other for other in available(plan) if other.serving == kind]
+    of_kind = [other for other in obtainable_fleets(plan) if other.serving == kind]
     return min(of_kind, key=lambda other: merit(plan, other), default=plan)
 
 
-def rivals(plan: Plan) -> list[Baseline]:
+def comparable_fleets(plan: Plan) -> list[Baseline]:
     """Fleets beside the plan that do what it is for, but for the plan itself, and its pools put to worse use."""
     asked = (other for other in plan.baselines if other.name != NAIVE and does_the_same(plan, other))
     return [other for other in asked if (other.serving, _bought(other)) != (plan.serving, _bought(plan))]
 
 
-def available(plan: Plan) -> list[Baseline]:
+def obtainable_fleets(plan: Plan) -> list[Baseline]:
     """Those of them that can be had."""
-    return [other for other in rivals(plan) if not other.beyond_stock]
+    return [other for other in comparable_fleets(plan) if not other.beyond_stock]
 
 
 def does_the_same(plan: Plan, other: Fleet) -> bool:
@@ -128,8 +133,21 @@ def merit(plan: Plan, fleet: Fleet) -> float:
     if plan.objective == "min-cost":
         return fleet.cost.usd_per_hour or 0.0
     if plan.objective == "min-ttft":
-        return fleet.latency.ttft_p90_s or fleet.latency.ttft_unloaded_p90_s or 0.0
+        ttft_s = _promised_ttft_s(plan, fleet)
+        return inf if ttft_s is None else ttft_s
     return -fleet.most_req_per_s
+
+
+def _percentile(plan: Plan) -> int:
+    """The percentile of TTFT that answers have, nearest to the one promised."""
+    asked = next((c.slo["ttft_percentile"] for c in plan.classes if c.slo and "ttft_percentile" in c.slo), 90.0)
+    return min(words.KNOWN_PERCENTILES, key=lambda p: abs(p - asked))
+
+
+def _promised_ttft_s(plan: Plan, fleet: Fleet) -> float | None:
+    """TTFT under load of a fleet at that percentile [s]; None: unknown, and never a time without waiting."""
+    found: float | None = getattr(fleet.latency, f"ttft_p{_percentile(plan)}_s")
+    return found
 
 
 def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: text) -> Iterator[tuple[str, str]]:
@@ -139,7 +157,7 @@ def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: tex
         plan: the answer of `planner optimize`.
         shorten: what is done to texts that may be long.
     """
-    fleet = chosen(plan)
+    fleet = fleet_to_buy(plan)
     is_broken = plan.slo_run is not None and plan.slo_run.holds is False
     if is_broken:
         yield "promise", promise(plan, fleet)
@@ -225,16 +243,16 @@ def promise(plan: Plan, fleet: Fleet) -> str:
 
 def instead(plan: Plan, fleet: Plan | Baseline) -> str:
     """The best of what is not to be bought, with its figure, and what more stock would do."""
-    others = [other for other in available(plan) if other is not fleet]
+    others = [other for other in obtainable_fleets(plan) if other is not fleet]
     sentences = []
     if fleet is not plan:
         sentences.append(f"the stated pools {_does(plan, plan)}")
     elif others:
         best = min(others, key=lambda other: merit(plan, other))
         sentences.append(f"{best.title} {_does(plan, best)}")
-    elif rivals(plan):
+    elif comparable_fleets(plan):
         sentences.append("nothing else that can be had does it")
-    stocked = [other for other in rivals(plan) if other.beyond_stock]
+    stocked = [other for other in comparable_fleets(plan) if other.beyond_stock]
     if fleet is plan and stocked and plan.serving == "separate-sites":
         best = min(stocked, key=lambda other: merit(plan, other))
         if not others or merit(plan, best) < min(merit(plan, other) for other in others):
@@ -248,21 +266,21 @@ def _does(plan: Plan, other: Fleet) -> str:
     if plan.objective == "min-cost":
         return f"would cost {usd(other.cost.usd_per_hour)} USD/h"
     if plan.objective == "min-ttft":
-        ttft = other.latency.ttft_p90_s or other.latency.ttft_unloaded_p90_s
-        return f"would have a P90 TTFT of {formats.seconds(ttft)}{cost}"
+        return f"would have a P{_percentile(plan)} TTFT of {formats.seconds(_promised_ttft_s(plan, other))}{cost}"
     return f"would serve {formats.figure(other.most_req_per_s)} req/s{cost}"
 
 
 def doubtful_lengths(plan: Plan) -> str:
     """Prompts beyond measured lengths, where they are more than a quarter of a pool's."""
     told = [note for note in plan.notes if code_of(note) == "lengths-extrapolated"]
-    grave = [note for note in told if float(note.split(" ", 1)[0]) > 25]
+    shares = {note: SHARE.match(note) for note in told}  # of plans that another version wrote, too
+    grave = [note for note, share in shares.items() if share and float(share[1]) > MOST_BEYOND_PERCENT]
     return "; ".join(note.rpartition(" (note:")[0] for note in grave)
 
 
 def fleet_table(plan: Plan, *, has_layouts: bool = True) -> Table:
     """Every pool and link in use: where, how many, how it runs, how busy it is, and what it and one more cost."""
-    stated = "pool" if chosen(plan) is plan else "stated pool"
+    stated = "pool" if fleet_to_buy(plan) is plan else "stated pool"
     headings = (stated, "at", "instances", "layout", "does", ">busy", ">USD/h", ">one more")
     rows = [_pool_row(pool) for pool in plan.pools if pool.n_instances]
     rows += [_link_row(link) for link in plan.links if link.capacity_gbps > 0]
@@ -332,7 +350,7 @@ def alternatives_table(plan: Plan, n: int) -> Table:
         plan: the plan that they stand beside.
         n: most fleets.
     """
-    others = sorted(rivals(plan), key=lambda other: (bool(other.beyond_stock), merit(plan, other)))
+    others = sorted(comparable_fleets(plan), key=lambda other: (bool(other.beyond_stock), merit(plan, other)))
     rows = (
         (
             words.other_fleet(other),
