@@ -272,21 +272,111 @@ def notes_page() -> str:
         "`(note: queue-saturated)`. Codes are stable, so scripts may look for them. In JSON the notes are texts in "
         "`notes`, with the code at the end of each.",
     ]
+    parts.append(" \u00b7 ".join(f"[{code}](#{code})" for code in sorted(MEANINGS)))
     for code, meaning in sorted(MEANINGS.items()):
         of = " and ".join(f"`planner {name.strip()}`" for name in meaning.of.split(","))
         parts += [f"## {code}", f"From {of}. {meaning.means}", f"**What to do.** {meaning.do}"]
     return "\n\n".join(parts) + "\n"
 
 
-PAGES = {
-    "commands.md": commands_page,
-    "scenario-keys.md": scenario_keys_page,
-    "json.md": json_page,
-    "profiles.md": profiles_page,
-    "exit-codes.md": exit_codes_page,
-    "notes.md": notes_page,
+# Pages of a length that a reader scrolls through
+
+
+PARTS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "commands": {
+        "commands-run-and-predict": ("Commands: run, predict and calibrate", "planner-simulate"),
+        "commands-files": ("Commands: scenarios and profiles", "planner-scenario"),
+    },
+    "scenario-keys": {
+        "scenario-keys-demand": ("Scenario keys: model, requests and promises", "model"),
+        "scenario-keys-supply": ("Scenario keys: routing, sites, pools, links and prices", "routing"),
+        "scenario-keys-times": ("Scenario keys: software and measured times", "stacksname"),
+        "scenario-keys-execution": ("Scenario keys: the run", "execution"),
+        "scenario-keys-cache-and-faults": ("Scenario keys: caches, faults and limits of a run", "executioncache"),
+        "scenario-keys-report": ("Scenario keys: comparisons, claims and reports", "comparisonsname"),
+    },
+    "json": {
+        "json-optimize": ("JSON of a plan: fleet, cost and latency", "plan"),
+        "json-optimize-compared": (
+            "JSON of a plan: what binds, verdict, promise, periods and other fleets",
+            "bottleneck",
+        ),
+        "json-optimize-certified": ("JSON of a plan: certified, and from today's fleet", "certified"),
+        "json-run": ("JSON of a run, and of a validation", "run"),
+        "json-predict": ("JSON of predictions, fidelity and explanations", "prediction"),
+        "json-others": ("JSON of differences, schedulers and live runs", "plandiff"),
+    },
+    "profiles": {
+        "profiles-hardware": ("Fields of a hardware profile", "a-hardware-profile"),
+        "profiles-model": ("Fields of a model profile", "a-model-profile"),
+        "profiles-model-layers": ("Fields of a model profile: layers and measured times", "gqalayers"),
+        "profiles-stack": ("Fields of a stack profile", "a-stack-profile"),
+    },
+    "notes": {"notes-n-to-z": ("Notes and warnings: n to z", "nearly-full")},
 }
+"""Titles and first headings, as anchors, of the pages that the rest of a long page is cut into."""
+HEADING = re.compile(r"^(#{2,}) (.*)$", re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """Where a link to a heading leads.
+
+    >>> anchor('`[workload.lengths]` of kind "lognormal"')
+    'workloadlengths-of-kind-lognormal'
+    """
+    return re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-")
+
+
+def parts_of(name: str, text: str) -> dict[str, str]:
+    """Pages by their names that a long page is cut into, the first under its own name; links lead across."""
+    titles = PARTS.get(name, {})
+    first = {start: part for part, (_, start) in titles.items()}
+    texts, where, page = {name: ""}, {}, name
+    for piece in re.split(r"^(?=#{2,} )", text, flags=re.MULTILINE):
+        heading = HEADING.match(piece)
+        if heading:
+            page = first.get(anchor(heading[2]), page)
+            where[anchor(heading[2])] = page
+        texts[page] = texts.get(page, "") + piece
+    assert list(texts) == [name, *titles], (name, list(texts))
+    return {page: _page(page, texts[page], titles, where) for page in texts}
+
+
+def _page(page: str, text: str, titles: Mapping[str, tuple[str, str]], where: Mapping[str, str]) -> str:
+    """One of them: its own title, headings from the second level on, and links to where a heading is now."""
+
+    def link(found: "re.Match[str]") -> str:
+        there = where[found[1]]
+        return f"](#{found[1]})" if there == page else f"]({there}.md#{found[1]})"
+
+    linked = re.sub(r"\]\(#([\w-]+)\)", link, text)
+    if page in titles:
+        above = min(len(found[1]) for found in HEADING.finditer(linked)) - 2
+        linked = HEADING.sub(lambda found: f"{found[1][above:]} {found[2]}", linked)
+        return f"# {titles[page][0]}\n\n{WRITTEN}\n\n{linked.rstrip()}\n"
+    if not titles:
+        return linked
+    tree = "\n".join(("```{toctree}", ":hidden:", "", *titles, "```"))
+    more = "\n".join(f"- [{title}]({part}.md)" for part, (title, _) in titles.items())
+    return f"{linked.rstrip()}\n\nThe rest of this page is in parts:\n\n{more}\n\n{tree}\n"
+
+
+WHOLE = {
+    "commands": commands_page,
+    "scenario-keys": scenario_keys_page,
+    "json": json_page,
+    "profiles": profiles_page,
+    "exit-codes": exit_codes_page,
+    "notes": notes_page,
+}
+"""What writes each page before it is cut."""
+
+
+def reference_pages() -> dict[str, str]:
+    """Every page of the reference that the code writes, by the name of its file."""
+    return {f"{part}.md": text for name, page in WHOLE.items() for part, text in parts_of(name, page()).items()}
+
 
 if __name__ == "__main__":
-    for name, page in PAGES.items():
-        (FOLDER / name).write_text(page(), encoding="utf-8")
+    for name, text in reference_pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

@@ -18,10 +18,10 @@ from planner.scenario import Scenario
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
-WRITTEN = {"commands", "exit-codes", "json", "notes", "profiles", "scenario-keys"}
+HANDBOOK = [page for page in DOCS.rglob("*.md") if "_build" not in page.parts]
+WRITTEN = [page for page in HANDBOOK if "<!-- Written by" in page.read_text("utf-8")]
 """Pages that `docs/write_reference.py` writes from the code."""
-HANDBOOK = (page for page in DOCS.rglob("*.md") if "_build" not in page.parts and page.stem not in WRITTEN)
-PAGES = [ROOT / "README.md", *sorted(HANDBOOK)]
+PAGES = [ROOT / "README.md", *sorted(page for page in HANDBOOK if page not in WRITTEN)]
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 TAKEN_BY_ALL = {"--help", "--version", "--install-completion", "--show-completion"}
 FOREIGN = {
@@ -117,7 +117,8 @@ def is_key(dotted: str) -> bool:
 
 def is_known_table(dotted: str) -> bool:
     """Whether it is of a scenario, or a field of a profile."""
-    fields = re.findall(r"^\| `(\w+)`", (REFERENCE / "profiles.md").read_text("utf-8"), re.MULTILINE)
+    pages = [page.read_text("utf-8") for page in WRITTEN if page.stem.startswith("profiles")]
+    fields = re.findall(r"^\| `(\w+)`", "\n".join(pages), re.MULTILINE)
     return is_key(dotted) or dotted.split(".")[0] in fields
 
 
