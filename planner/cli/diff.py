@@ -12,7 +12,6 @@ from planner.cli.planned import plans_of
 
 if TYPE_CHECKING:
     from planner.results import PlanDiff
-    from planner.studies.diff_gate import Condition
 
 
 class DiffFormat(StrEnum):
@@ -35,7 +34,11 @@ def diff(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 6 when anything changed.")] = False,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option("--fail-on", metavar="EXPR", help="Exit 6 when so: cost>+5%, rate<-2%, cost>+100, ttft-p90>8."),
+        typer.Option(
+            "--fail-on",
+            metavar="EXPR",
+            help="Exit 6 when so: cost>+5%, or rate<-2%, cost>+100, ttft-p90>8; may be repeated.",
+        ),
     ] = None,
     format_: Annotated[
         DiffFormat, typer.Option("--format", callback=asked_for, help="Tables, a comment on a pull request, or JSON.")
@@ -44,16 +47,23 @@ def diff(
 ) -> None:
     """What is different between two plans: cost, rate, decisions, what binds, and the inputs that caused it.
 
-    Of figures nothing smaller than the plans' gaps is told. --set changes B, which must be a scenario then.
+    Of two fleets no difference within the plans' gaps, up to 1 %, is told. --set changes B, which must be a scenario.
     """
+    from planner.errors import CheckFailedError, UndecidedError
     from planner.studies.diff import plan_diff
-    from planner.studies.diff_gate import Condition
+    from planner.studies.diff_gate import Condition, judged
 
     conditions = [Condition.parsed(text) for text in fail_on or ()]
     plans = plans_of([(before, ()), (after, overrides or ())], time_limit_s)
     found = plan_diff((before, plans[0]), (_named(after, overrides or ()), plans[1]))
-    _print(found, format_)
-    _check(found, exit_code, conditions)
+    broken, unknown = judged(found, conditions)
+    if exit_code and found.is_changed:
+        broken.append(f"{found.after.name} is not as {found.before.name}")
+    _print(found.model_copy(update={"failed": (*broken, *unknown)}), format_)
+    if broken:
+        raise CheckFailedError("\n".join(broken))
+    if unknown:
+        raise UndecidedError("\n".join(unknown))
 
 
 def _named(name: str, overrides: Sequence[str]) -> str:
@@ -71,14 +81,3 @@ def _print(found: "PlanDiff", format_: DiffFormat) -> None:
         from planner.report import diff_tables
 
         print_rich(*diff_tables(found))
-
-
-def _check(found: "PlanDiff", exit_code: bool, conditions: "Sequence[Condition]") -> None:
-    """Raises CheckFailedError where something changed that must not."""
-    from planner.errors import CheckFailedError
-
-    broken = [text for condition in conditions if (text := condition.broken_by(found))]
-    if exit_code and found.is_changed:
-        broken.append(f"{found.after.name} is not as {found.before.name}")
-    if broken:
-        raise CheckFailedError("\n".join(broken))

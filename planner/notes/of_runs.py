@@ -234,7 +234,7 @@ OF_RUNS: dict[str, Meaning] = {
     # differences
     "within-gaps": Meaning(
         "diff",
-        "Some figures differ by less than the gaps of both plans together, so the difference may be due to the search.",
+        "Figures of two fleets differ by less than both gaps and 1 %, so the difference may be due to the search.",
         "Allow more time for both plans, where time ended their searches.",
     ),
     "inputs-unknown": Meaning(

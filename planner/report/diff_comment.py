@@ -48,11 +48,12 @@ def _parts(found: PlanDiff, limit: int) -> list[str]:
     """Paragraphs, tables of at most so many rows."""
     heading = f"### Capacity plan of {found.after.scenario}: {_lower(diff_words.headline(found))}"
     sides = f"Before: {found.before.name}. After: {found.after.name}."
+    failed = "\n".join(f"- **Fails:** {text}" for text in found.failed)
     remarks = "\n".join(f"- {text}" for text in map(sentence, diff_words.remarks_of(found)))
     if not found.is_changed:
         whole = _table(diff_words.figures_table(found, "", only_changed=False), limit)
         same = sentence(diff_words.same_words(found))
-        return [heading, sides, same, *filter(None, [remarks]), _folded("All figures", [whole])]
+        return [heading, sides, *filter(None, [failed, same, remarks]), _folded("All figures", [whole])]
     tables = [
         ("", diff_words.figures_table(found, "", only_changed=True)),
         ("**Inputs that changed**", diff_words.inputs_table(found, "")),
@@ -62,7 +63,7 @@ def _parts(found: PlanDiff, limit: int) -> list[str]:
     return [
         heading,
         sides,
-        *filter(None, [*short, remarks]),
+        *filter(None, [failed, *short, remarks]),
         _folded("What binds, and everything else", _rest(found, limit)),
     ]
 

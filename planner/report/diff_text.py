@@ -17,6 +17,7 @@ def diff_tables(found: PlanDiff) -> list["RenderableType"]:
         ("in short", sentence(diff_words.headline(found))),
         ("before", found.before.name),
         ("after", found.after.name),
+        *(("fails", text) for text in found.failed),
     ]
     parts = (
         frame("two plans", rows),

@@ -36,7 +36,7 @@ def headline(found: PlanDiff) -> str:
 def figures_table(found: PlanDiff, title: str, only_changed: bool) -> Table:
     """Figures before and after."""
     rows = [
-        (item.title, *_figure_cells(item), change_text(item) if item.is_changed else "same")
+        (item.title, *_figure_cells(item), "same" if item.before == item.after else change_text(item))
         for item in found.figures
         if item.is_changed or not only_changed
     ]
@@ -65,8 +65,8 @@ def remarks_of(found: PlanDiff) -> list[Note]:
         lines.append(
             note(
                 "within-gaps",
-                f"{found.n_within_gaps} more figures differ by less than the plans' gaps, together "
-                f"{small_percent(found.noise_fraction)}: no change that is known",
+                f"{found.n_within_gaps} more figures differ by less than {small_percent(found.noise_fraction)}, "
+                "within the plans' gaps: no change that is known",
             )
         )
     lines += [
@@ -83,7 +83,7 @@ def remarks_of(found: PlanDiff) -> list[Note]:
             "plan-has-gap",
             f"the plan of {side.name} is the best that its search found, up to {percent(side.gap, 2)} from its bound",
         )
-        for side in (found.before, found.after)
+        for side in dict.fromkeys((found.before, found.after))
         if side.gap > SMALL
     ]
     return lines
@@ -91,7 +91,7 @@ def remarks_of(found: PlanDiff) -> list[Note]:
 
 def same_words(found: PlanDiff) -> str:
     """How much is the same."""
-    return f"{number(found.n_unchanged)} figures, decisions and binding constraints are the same"
+    return f"{number(found.n_unchanged - found.n_within_gaps)} figures, decisions and binding constraints are the same"
 
 
 def figure_texts(item: FigureChange) -> tuple[str, str]:

@@ -32,7 +32,7 @@ class FigureChange(StrictModel):
     before: Quantity | None
     after: Quantity | None
     is_changed: bool
-    """Whether they differ by more than the plans' gaps."""
+    """Whether they differ by more than `noise_fraction`."""
     promised_before: Quantity | None = None
     """What is promised of it; None: nothing."""
     promised_after: Quantity | None = None
@@ -79,7 +79,7 @@ class PlanDiff(StrictModel):
     is_changed: bool
     """Whether anything below is."""
     noise_fraction: Quantity
-    """The gaps of both plans together: nothing smaller is told as a change [-]."""
+    """Nothing smaller is told as a change [-]: rounding where the fleet stays, else both gaps, and at most 0.01."""
     figures: tuple[FigureChange, ...]
     """Headline first; those that both plans lack are left out."""
     answers: tuple[ValueChange, ...]
@@ -93,11 +93,13 @@ class PlanDiff(StrictModel):
     n_unchanged: int
     """Figures, decisions and binding constraints that are the same."""
     n_within_gaps: int
-    """How many of those differ, by less than the plans' gaps."""
+    """How many of those differ, by less than `noise_fraction`."""
+    failed: tuple[str, ...] = ()
+    """Conditions of `--fail-on` and `--exit-code` that do not hold or are not known, each with its figures."""
 
     @property
     def changed_figures(self) -> tuple[FigureChange, ...]:
-        """Figures that differ by more than the gaps."""
+        """Figures that differ by more than the noise."""
         return tuple(figure for figure in self.figures if figure.is_changed)
 
     def figure(self, name: str) -> FigureChange | None:

@@ -10,7 +10,9 @@ from planner.units import MILLI
 HOURS_PER_MONTH = 730.0
 """8,760 hours of a year over its months, as clouds count them."""
 SOLVER_NOISE = 1e-6
-"""Relative difference that is rounding of solvers where both plans are proven the best."""
+"""Relative difference that is rounding of solvers."""
+MOST_NOISE = 0.01
+"""Relative difference beyond which a figure is another one, however wide the plans' gaps are."""
 PERCENTILES = (50, 90, 99)
 """Of TTFT, that plans state."""
 POOL_FIELDS = (
@@ -47,11 +49,11 @@ def plan_diff(before: tuple[str, Plan], after: tuple[str, Plan]) -> PlanDiff:
         after: name and plan to compare.
 
     Returns:
-        All figures, and of everything else what differs; figures that differ by less than both gaps do not.
+        All figures, and of everything else what differs.
     """
-    noise = _Noise(before[1], after[1])
-    figures = tuple(_figures(before[1], after[1], noise))
     mine, theirs = dict(_decisions(before[1], after[1])), dict(_decisions(after[1], before[1]))
+    noise = _Noise(SOLVER_NOISE if mine == theirs else _noise_of_search(before[1], after[1]))
+    figures = tuple(_figures(before[1], after[1], noise))
     answers = tuple(_values(mine, theirs, noise))
     inputs = tuple(_inputs(before[1].inputs, after[1].inputs))
     binds = tuple(_binds(before[1], after[1], noise))
@@ -76,24 +78,28 @@ def _side(name: str, plan: Plan) -> PlanSide:
     return PlanSide(name=name, scenario=plan.scenario, status=plan.status, gap=plan.gap, planner=version)
 
 
-class _Noise:
-    """How far figures may differ that the plans' own gaps say nothing about; counts those that do."""
+def _noise_of_search(before: Plan, after: Plan) -> float:
+    """Relative difference between figures of two fleets that searches of some time may leave, and nobody would act on.
 
-    def __init__(self, before: Plan, after: Plan) -> None:
-        gaps = before.gap + after.gap
-        self.fraction = max(gaps, SOLVER_NOISE)
-        self.objective = before.gap * abs(before.bound) + after.gap * abs(after.bound)
-        self.objective = max(self.objective, SOLVER_NOISE * max(abs(before.bound), abs(after.bound)))
+    A fleet that stays as it is has no such noise: what its figures differ by comes from the inputs.
+    """
+    return min(max(before.gap + after.gap, SOLVER_NOISE), MOST_NOISE)
+
+
+class _Noise:
+    """How far figures may differ before that is told; counts those that do."""
+
+    def __init__(self, fraction: float) -> None:
+        self.fraction = fraction
         self.n_hidden = 0
 
-    def differ(self, before: Any, after: Any, allowed: float | None = None) -> bool:
-        """Whether two values differ; figures by more than what is allowed, else by more than the gaps."""
+    def differ(self, before: Any, after: Any) -> bool:
+        """Whether two values differ; figures by more than the noise."""
         if before == after:
             return False
         if not (_is_measure(before) and _is_measure(after)):
             return True
-        limit = self.fraction * max(abs(before), abs(after)) if allowed is None else allowed
-        is_hidden = abs(after - before) <= limit
+        is_hidden = abs(after - before) <= self.fraction * max(abs(before), abs(after))
         self.n_hidden += is_hidden
         return not is_hidden
 
@@ -233,5 +239,4 @@ def _binds(before: Plan, after: Plan, noise: _Noise) -> Iterator[BindChange]:
     for name in _joined(mine, theirs):
         known = theirs.get(name) or mine[name]
         a, b = (side[name].shadow_price if name in side else None for side in (mine, theirs))
-        is_changed = noise.differ(a, b, noise.objective)
-        yield BindChange(constraint=name, unit=known.unit, before=a, after=b, is_changed=is_changed)
+        yield BindChange(constraint=name, unit=known.unit, before=a, after=b, is_changed=noise.differ(a, b))

@@ -1,6 +1,7 @@
 """Conditions on the difference between two plans, such as `cost>+5%`: small enough to be read in a workflow file."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -78,6 +79,18 @@ class Condition:
         if not self.is_change:
             return figure.after
         return figure.change_fraction if self.is_fraction else figure.change
+
+
+def judged(found: PlanDiff, conditions: Iterable[Condition]) -> tuple[list[str], list[str]]:
+    """What breaks conditions, in words, and which conditions are not known."""
+    broken: list[str] = []
+    unknown: list[str] = []
+    for condition in conditions:
+        try:
+            broken += filter(None, [condition.broken_by(found)])
+        except UndecidedError as error:
+            unknown.append(str(error))
+    return broken, unknown
 
 
 def _words(figure: FigureChange) -> str:
