@@ -262,7 +262,8 @@ def _problem(file: Document, model: type[BaseModel], content: Any, error: dict[s
     if kind == "greater_than_equal" and 0 < context["ge"] < 1 and float(error["input"]) <= 0:
         message = "should be greater than 0"  # the least is there for arithmetic's sake, and no news to a reader
     message = message[0].lower() + message[1:] + ("" if kind in ("value_error", FAULT) else f", got {got}")
-    return file.problem(key, message, _range(model, content, key) if kind in OUT_OF_RANGE else "")
+    allowed = _range(model, content, key) if kind in OUT_OF_RANGE else ""
+    return file.problem(key, message, _required(model, content, key) if "a table" in message else allowed)
 
 
 def _path_in(content: Any, location: tuple[str | int, ...], names_absent_key: bool) -> KeyPath:
@@ -281,6 +282,12 @@ def _holds(content: Any, part: str | int) -> bool:
     if isinstance(content, Mapping):
         return part in content
     return isinstance(content, tuple) and isinstance(part, int) and part < len(content)
+
+
+def _required(model: type[BaseModel], content: Any, key: KeyPath) -> str:
+    """Keys that a table at a key must have; empty where the schema asks for none."""
+    needed = dict.fromkeys(name for node in _nodes(model, content, key) for name in node.get("required", ()))
+    return f"a table with {', '.join(needed)}" if needed else ""
 
 
 def _range(model: type[BaseModel], content: Any, key: KeyPath) -> str:

@@ -113,7 +113,7 @@ FAILURES: dict[str, tuple[list[str], int, str]] = {
     "time limit not a number": (["optimize", "--time-limit", "nan"], 2, "--time-limit"),
     "unknown scenario": (["optimize", "prfaas-papr"], 3, "did you mean 'prfaas-paper'?"),
     "scenario file missing": (["scenario", "check", "absent.toml"], 3, "absent.toml: cannot be read: No such file"),
-    "scenario that is a folder": (["optimize", "folder.toml"], 3, "folder.toml: cannot be read: Is a directory"),
+    "scenario that is a folder": (["optimize", "folder.toml"], 3, "folder.toml: is a folder without scenario.toml"),
     "scenario that is no text": (["optimize", "latin.toml"], 3, "latin.toml: is not UTF-8 text"),
     "scenario that is no TOML": (["optimize", "broken.toml"], 3, "broken.toml:5: is not valid TOML"),
     "unknown key": (["optimize", "unknown.toml"], 3, "unknown.toml:6: model.profil: unknown key (did you mean"),

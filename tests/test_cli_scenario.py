@@ -62,7 +62,7 @@ def refused(*arguments: str) -> str:
 
 def test_a_new_scenario_can_be_checked_and_planned_as_it_stands() -> None:
     assert done("scenario", "new", "fleet") == "fleet.toml: edit it, then run: planner optimize fleet.toml\n"
-    assert done("scenario", "check", "fleet.toml") == "fleet.toml: holds (3 pools, 1 links, 1 classes)\n"
+    assert done("scenario", "check", "fleet.toml") == "fleet.toml: holds (3 pools, 1 link, 1 class)\n"
     plan = json.loads(done("optimize", "fleet.toml", "--format", "json"))
     assert plan["scenario"] == "fleet"
     assert plan["cost"]["usd_per_hour"] > 0
@@ -187,7 +187,7 @@ def test_a_gate_of_several_files_says_every_problem_of_each_and_what_holds(kind:
     for name in ("bad.toml", "worse.toml"):
         (in_folder / name).write_text(BROKEN[kind], encoding="utf-8")
     text = failed("bad.toml", "good.toml", "worse.toml")
-    assert "good.toml: holds (3 pools, 1 links, 1 classes)\n" in text
+    assert "good.toml: holds (3 pools, 1 link, 1 class)\n" in text
     listed = json.loads(failed("bad.toml", "good.toml", "worse.toml", "--format", "json"))
     assert len(listed) == 2
     assert all(set(one) == {"schema", "file", "line", "key", "message"} for one in listed)
@@ -204,7 +204,7 @@ def test_a_gate_of_several_files_says_every_problem_of_each_and_what_holds(kind:
 def test_a_gate_that_holds_says_so_in_every_format(in_folder: Path) -> None:
     for name in ("a.toml", "b.toml"):
         (in_folder / name).write_text(SMALL, encoding="utf-8")
-    lines = [f"{name}.toml: holds (3 pools, 1 links, 1 classes)" for name in "ab"]
+    lines = [f"{name}.toml: holds (3 pools, 1 link, 1 class)" for name in "ab"]
     assert done("scenario", "check", "a.toml", "b.toml", "a.toml").splitlines() == lines
     assert done("scenario", "check", "a.toml", "b.toml", "--format", "github").splitlines() == lines
     assert json.loads(done("scenario", "check", "a.toml", "--format", "json")) == []
@@ -271,7 +271,7 @@ def test_scenarios_of_any_name_are_found_in_a_folder_and_other_files_are_not(nam
     for other, text in others.items():
         (in_folder / "all" / other).parent.mkdir(exist_ok=True)
         (in_folder / "all" / other).write_text(text, encoding="utf-8")
-    held = f"all/{name}: holds (3 pools, 1 links, 1 classes)\n"
+    held = f"all/{name}: holds (3 pools, 1 link, 1 class)\n"
     assert done("scenario", "check", "all") == held
     named = [f"all/{other}" for other in (*others, name) if not other.startswith(".")]
     assert done("scenario", "check", "--skip-others", *named) == held

@@ -151,11 +151,12 @@ def test_optimize_explains_its_plan_as_explain_does_and_its_answer_is_still_that
 
 
 def test_studies_around_a_plan_do_not_keep_it_from_being_read() -> None:
-    asked = ["optimize", "not-worth-it", "--pareto", "throughput", "--points", "1", "--explain", "--format", "json"]
-    answer = CliRunner().invoke(app, asked).stdout
-    assert json.loads(answer)["pareto"]
+    studies = ["--pareto", "throughput", "--points", "1", "--explain", "--growth", "10%"]
+    answer = CliRunner().invoke(app, ["optimize", "not-worth-it", *studies, "--format", "json"]).stdout
+    around = {"pareto", "explanation", "growth"}
+    assert around <= json.loads(answer).keys()
     read = plan_from(answer, "plan.json").answer()
-    assert read.keys() == json.loads(answer).keys() - {"pareto", "explanation"}
+    assert read.keys() == json.loads(answer).keys() - around
 
 
 def test_what_has_no_plan_is_not_explained_but_says_why() -> None:

@@ -203,18 +203,19 @@ def fleet(name: str, usd: float | None, rate: float, **changes: Any) -> Any:
     return baseline(name, 1.5).model_copy(update=stated)
 
 
-def test_the_strongest_other_fleet_is_that_of_the_verdict_else_the_cheapest_or_the_fastest_to_be_had() -> None:
+def test_the_strongest_other_fleet_is_that_of_the_verdict_else_the_best_of_those_that_do_it() -> None:
     others = (
         fleet("dear", 90.0, 5.0),
         fleet("cheap", 50.0, 2.0),
         fleet("as-cheap", 50.0, 3.0, goodput_req_per_s=2.5),
+        fleet("able", 60.0, 3.5),
         fleet("unpriced", None, 4.0),
         fleet("beyond", 10.0, 9.0, beyond_stock=("90 of h200-sxm",)),
     )
     said = lines(make_plan(baselines=others))["other fleets"]
     assert said == "The strongest other fleet, dear, serves 5.00 req/s at most and costs 90.00 USD/h."
     said = lines(make_plan(baselines=others, objective="min-cost"))["other fleets"]
-    assert said == "The strongest other fleet, as-cheap, serves 2.50 req/s at most and costs 50.00 USD/h."
+    assert said == "The strongest other fleet, able, serves 3.50 req/s at most and costs 60.00 USD/h."
     verdict = Verdict(worth_it=True, because="of it", opponent="unpriced", margin_fraction=0.25)
     said = lines(make_plan(baselines=others, verdict=verdict))["other fleets"]
     assert said.startswith("The strongest other fleet, unpriced, serves 4.00 req/s at most; the plan gains +25.0 %")

@@ -90,7 +90,7 @@ def test_sections_without_data_are_left_out() -> None:
 
 def test_missing_prices_are_dashes_and_named() -> None:
     text = report_markdown(CASES["no prices"])
-    assert "| **cost** | unknown: no price of prices.h200-sxm, links.wan |" in text
+    assert "| **cost** | unknown: not stated: prices.h200-sxm, links.wan |" in text
     assert "The bill is unknown, because the scenario does not state prices.h200-sxm, links.wan." in text
     assert "figures/cost.png" not in text
 

@@ -1,7 +1,7 @@
 """The first screen of a plan: what to buy, what it costs, whether its promise is kept, on thirty lines."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from planner.cli import app
-from planner.cli.common import n_lines
+from planner.cli.common import data_dirs, n_lines, print_rich
 from planner.cli.optimize import Section
 from planner.comparison import optimize
 from planner.errors import UsageError
@@ -19,7 +19,7 @@ from planner.profiles import hardware_profile
 from planner.report import SECTIONS, plan_screen
 from planner.report.screen import doubtful_lengths, fleet_table, fleet_to_buy, growth_table, latency_table, merit
 from planner.results import Plan, SloRun
-from planner.scenario import load_scenario, read_scenario
+from planner.scenario import bundled_scenarios, load_scenario, read_scenario
 
 HOURS_PER_MONTH = 730
 BUNDLED = ("prfaas-paper", "not-worth-it", "egress-at-scale")
@@ -50,7 +50,7 @@ amortized_years = 4
 @cache
 def plan_of(name: str) -> Plan:
     """The plan of a bundled scenario, or of a text."""
-    return optimize(load_scenario(name, "own.toml", Path()) if "\n" in name else read_scenario(name))
+    return optimize(load_scenario(name, "own.toml", Path()) if "\n" in name else read_scenario(name), data_dirs())
 
 
 def command(*arguments: str, columns: int = 100) -> Result:
@@ -63,10 +63,26 @@ def lines_of(plan: Plan, columns: int, monkeypatch: pytest.MonkeyPatch) -> int:
     return n_lines(plan_screen(plan, columns, n_lines))
 
 
-@pytest.mark.parametrize("name", BUNDLED)
-@pytest.mark.parametrize(("columns", "most"), [(100, 30), (80, 40)])
-def test_a_plan_fits_a_screen(name: str, columns: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lines_of(plan_of(name), columns, monkeypatch) <= most
+@pytest.mark.parametrize("name", bundled_scenarios())
+def test_a_plan_fits_a_screen(name: str, monkeypatch: pytest.MonkeyPatch, data_file: Callable[[str], Path]) -> None:
+    if name == "mooncake-conversation":
+        monkeypatch.setenv("PLANNER_DATA", str(data_file("traces/mooncake_conversation.jsonl").parents[1]))
+    plan = plan_of(name)
+    assert [lines_of(plan, columns, monkeypatch) <= most for columns, most in ((100, 30), (80, 40))] == [True, True]
+
+
+def test_a_column_is_left_out_where_its_rows_would_take_several_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = plan_of("prfaas-paper")
+    longer = tuple(pool.model_copy(update={"layout": "tp=8,ep=1,dp=1,pp=1"}) for pool in plan.pools)
+    shown = {}
+    for columns in (100, 70):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        print_rich(*plan_screen(plan.model_copy(update={"pools": longer}), columns, n_lines))
+        shown[columns] = capsys.readouterr().out
+    assert "tp=8" in shown[100]
+    assert "layout" not in shown[70]
 
 
 def test_a_plan_of_many_pools_notes_and_fleets_fits_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +123,7 @@ def test_what_stands_beside_the_headline_is_a_fleet_that_can_be_had(name: str) -
 
 def test_more_stock_that_would_do_without_a_site_is_said_with_its_bill() -> None:
     said = " ".join(command().stdout.split())
-    assert "64 h20-141gb, of those that can be had there would serve 1.41 req/s for 80.00 USD/h" in said
+    assert "64 h20-141gb of the stock would serve 1.41 req/s for 80.00 USD/h" in said
     assert "with more stock than stated prefill and decode in one batch on 144 h20-141gb" in said
 
 

@@ -55,8 +55,8 @@ def test_the_answer_comes_first() -> None:
 
 def test_what_binds_is_said_in_words() -> None:
     text = printed(make_plan())
-    assert "one more instance of prfaas would add 0.616 req/s." in text
-    assert "one more Gbps on wan would add 0.0100 req/s." in text
+    assert "one more instance of prfaas would add 0.616 req/s to the highest rate." in text
+    assert "one more Gbps on wan would add 0.0100 req/s to the highest rate." in text
     assert "several limits bind at once" in printed(make_plan(bottlenecks=()))
 
 

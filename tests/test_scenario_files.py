@@ -100,7 +100,7 @@ def test_an_absolute_trace_is_taken_as_it_is(folder: Path, tmp_path: Path) -> No
         ("absent.toml", "absent.toml: cannot be read: No such file or directory"),
         ("x" * 300, "is no bundled scenario and no file"),
         ("x" * 300 + ".toml", "cannot be read: File name too long"),
-        (".", "is no bundled scenario and no file"),
+        (".", "is a folder without scenario.toml"),
     ],
 )
 def test_a_scenario_that_is_not_there_is_an_input_error(

@@ -16,7 +16,7 @@ class Commands(PlannerGroup):
     entries = {
         "optimize": Entry(PLAN, "optimize:optimize", "Plan a scenario: sizes, threshold, link and cost."),
         "size": Entry(PLAN, "size:size", "Size a demand without a scenario: colocated beside disaggregated."),
-        "explain": Entry(PLAN, "explain:explain", "How the numbers of a plan hang together, in ten lines."),
+        "explain": Entry(PLAN, "explain:explain", "How the numbers of a plan hang together, in ten statements."),
         "diff": Entry(PLAN, "diff:diff", "What is different between two plans, and why."),
         "sweep": Entry(PLAN, "sweep:sweep", "One plan per point of a grid."),
         "export": Entry(PLAN, "export:export", "Write what deploys a plan: manifests or launch commands."),
@@ -29,7 +29,7 @@ class Commands(PlannerGroup):
         "predict": Entry(PREDICT, "predict:predict", "Times, KV bytes and memory of a model on hardware."),
         "fidelity": Entry(PREDICT, "fidelity:fidelity", "Hold predictions against measured serving points."),
         "calibrate": Entry(PREDICT, "calibrate:calibrate", "Fit a stack profile to measured serving points."),
-        "scenario": Entry(PLAN, "scenario:app", "Scenarios: start one, check one, print the schema."),
+        "scenario": Entry(PLAN, "scenario:app", "Scenarios: list, show, start or check them, print the schema."),
         "profiles": Entry(PROFILES, "profiles:app", "Accelerators, models and stacks: list, show, check, import, new."),
     }
 

@@ -22,7 +22,7 @@ def explain(
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
-    """How the numbers of a plan hang together: at most ten lines, each with the figures of the plan it rests on."""
+    """How the numbers of a plan hang together: at most ten statements, each with the figures it rests on."""
     from planner.report import explanation, explanation_tables
 
     (plan,) = plans_of([(source, overrides or ())], time_limit_s)

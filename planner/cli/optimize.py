@@ -144,7 +144,8 @@ def optimize(
         str | None, typer.Option("--growth", metavar="PERCENT", help="The plan for a demand so much higher, beside it.")
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="How the numbers of the plan hang together, too, in at most ten lines.")
+        bool,
+        typer.Option("--explain", help="How the numbers of the plan hang together, too, in at most ten statements."),
     ] = False,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,

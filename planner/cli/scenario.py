@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.common import data_dirs, print_json
+from planner.cli.common import data_dirs, print_json, print_rich
 from planner.cli.completion import scenario_names
 from planner.cli.gate import GateFormat, GateFormatOption, print_gate
 from planner.cli.new_scenario import new
@@ -15,11 +15,36 @@ from planner.cli.progress import progress
 from planner.cli.trace_options import scenario_read
 
 app = typer.Typer(
-    help="Scenarios: start one, check one, print the schema.", no_args_is_help=True, rich_markup_mode=None
+    help="Scenarios: list, show, start or check them, print the schema.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
 app.command("new", short_help="Write a commented scenario to start from.")(new)
+
+
+@app.command("list")
+def list_scenarios() -> None:
+    """List the bundled scenarios, which every command takes by name."""
+    from planner.cli.catalogue_tables import titled_table
+    from planner.scenario import bundled_scenarios, read_scenario
+
+    table = titled_table("Bundled scenarios", "name", "title")
+    for name in bundled_scenarios():
+        table.add_row(name, read_scenario(name).title or "")
+    print_rich(table)
+
+
+@app.command("show")
+def show(
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A bundled name, or a file.", autocompletion=scenario_names)
+    ],
+) -> None:
+    """Print the file of a scenario, to copy one that is bundled: planner scenario show prfaas-paper > mine.toml."""
+    from planner.scenario import scenario_path
+    from planner.schema import read_text
+
+    typer.echo(read_text(scenario_path(scenario)), nl=False)
 
 
 @app.command("check", short_help="Check scenarios and everything they name.")
@@ -85,7 +110,12 @@ def _held(file: str) -> str:
     for name in scenario.comparisons:
         scenario.compared(name)
     problem = posed(scenario, data_dirs())
-    counts = f"{len(scenario.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes"
+    counted = (
+        (len(scenario.pools), "pool", "s"),
+        (len(problem.links), "link", "s"),
+        (len(problem.classes), "class", "es"),
+    )
+    counts = ", ".join(f"{n} {noun}{end if n != 1 else ''}" for n, noun, end in counted)
     return "\n".join([f"{file}: holds ({counts})", *(f"{file}: note: {text}" for text in question_notes(scenario))])
 
 

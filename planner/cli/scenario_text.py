@@ -221,7 +221,11 @@ class _Draft:
         is_stated = option == "--hardware" and self.wanted.price is not None
         rent = rent_of("" if is_path(name) else chip.name, _figure(self.wanted.price or 0.0) if is_stated else None)
         if rent is UNPRICED:
-            said = f"no price of {chip.name} is known: 1 USD an hour is written, so that cost counts them"
+            low, high = chip.rent_low_usd_per_hour, chip.rent_high_usd_per_hour
+            rents = (
+                f" (its profile has rents of {low:g} to {high:g} USD an hour: --price chooses)" if low and high else ""
+            )
+            said = f"no price of {chip.name} is stated{rents}: 1 USD an hour is written, so that cost counts them"
             self.notes.append(note("price-to-edit", said))
         usd, basis, source = rent
         return {"key": _toml_key(self._seen(name)), "usd": usd, "basis": basis, "source": source}

@@ -41,7 +41,7 @@ def colocated_fleets(asked: Scenario, scenario: Scenario, plan: Fleet) -> Iterat
     most = None if is_cost or bill else n
     stock = _stock(scenario, pools, most)
     if stock:
-        title, usd = f"{together}, of those that can be had there", None if is_cost else bill
+        title, usd = f"{together} of the stock", None if is_cost else bill
         yield Variant(COLOCATED[3], title, partial(_alone, asked, stock, usd))
 
 

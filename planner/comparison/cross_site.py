@@ -47,7 +47,7 @@ def cross_site(comparison: Comparison) -> tuple[str, Baseline | None]:
     unknown = sorted(comparison.unknown & set(ALTERNATIVES))
     why = f"but what {' and '.join(unknown)} would do is not known, for the reason in the notes"
     if low <= WORTHWHILE or not unknown:
-        why = "which is as good within what is known of the two"
+        why = "but the proven bounds leave open which is better"
     return f"Not decided: cross-site prefill {said}, {why}.", best
 
 
@@ -135,4 +135,5 @@ def _stock(comparison: Comparison, others: Sequence[Baseline]) -> str:
         does = f"bring the first token within {number(ttft_s(scenario, best.latency))} s"
     else:
         does = f"serve {number(best.most_req_per_s)} req/s"
-    return f" {start}: {', '.join(best.beyond_stock)}, would {does} without another site."
+    near = ", within 1 % of the plan," if is_stock and not cheaper and margins(comparison, best)[0] > 0 else ""
+    return f" {start}: {', '.join(best.beyond_stock)}, would {does}{near} without another site."

@@ -78,7 +78,7 @@ def _apart(comparison: Comparison, other: Baseline) -> str:
         return f"Prefill and decode apart are worth it: {said} ({signed(comparison.scenario, margin)})."
     if kinds != {"colocated"}:
         is_missing = low > WORTHWHILE and comparison.unknown
-        as_good = "which is as good within what is known of the two"
+        as_good = "but the proven bounds leave open which is better"
         why = "but what others would do is not known" if is_missing else as_good
         return f"Not decided: {'with prefill and decode apart ' if is_apart else ''}{said}, {why}."
     is_worse = high < -WORTHWHILE if is_apart else low > WORTHWHILE

@@ -43,10 +43,12 @@ OF_RUNS: dict[str, Meaning] = {
         "Nothing. The promise was checked by the run.",
     ),
     "stricter-promise": Meaning(
-        "optimize --certify",
+        "optimize, size",
         "The plan was searched for with a stricter promise than the stated one, because no run bore out a plan "
-        "of the stated one. The other fleets belong to the stricter promise; gap and bound to the stated one.",
-        "Nothing.",
+        "of the stated one. The other fleets belong to the stricter promise, and were not run: one may keep the "
+        "stated promise with fewer instances. Gap and bound belong to the stated one.",
+        "To know what one other kind of serving costs when it is run, plan it alone: `--set pools.NAME.n_instances=0` "
+        "rules out a pool.",
     ),
     "loss-not-run": Meaning(
         "optimize --certify",

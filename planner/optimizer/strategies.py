@@ -1,5 +1,6 @@
 """How a problem is searched: one route under a promise by sizes in order, all else as a network; one type of answer."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from math import sqrt
@@ -322,6 +323,15 @@ def may_be_in_time(problem: Problem) -> bool:
     Valid:
         A necessary condition: waits, and the transfer of what is prefilled elsewhere, come on top.
     """
+    return next(too_slow_alone(problem), None) is None
+
+
+def too_slow_alone(problem: Problem) -> Iterator[tuple[float, float]]:
+    """Classes that no fleet keeps in time: the fraction whose prefill alone takes longer than promised, and that [s].
+
+    Args:
+        problem: the question.
+    """
     for c, spec in enumerate(problem.classes):
         if spec.ttft_s is None:
             continue
@@ -329,9 +339,9 @@ def may_be_in_time(problem: Problem) -> bool:
         pools = [problem.pools[i] for i in {arc.pool for parts in arcs for part in parts.values() for arc in part}]
         total, cached, weights = spec.mix.atoms(N_KINDS)
         times = [pool.rates.prefill.seconds(total, cached) for pool in pools if pool.rates.prefill is not None]
-        if times and float(weights[np.min(times, axis=0) > spec.ttft_s].sum()) > spec.late_allowed + 1 / N_KINDS:
-            return False
-    return True
+        late = float(weights[np.min(times, axis=0) > spec.ttft_s].sum()) if times else 0.0
+        if late > spec.late_allowed + 1 / N_KINDS:
+            yield late, spec.ttft_s
 
 
 def _check_has_queueing_model(problem: Problem) -> None:

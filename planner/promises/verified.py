@@ -318,5 +318,6 @@ def _notes(asked: Candidate, chosen: Candidate) -> Iterator[Note]:
     else:
         yield note(
             "stricter-promise",
-            "the other fleets are those of a stricter promise: no run bore out a plan of the stated one",
+            "the plan was found with a stricter promise, because no run bore out a plan of the stated one. So were the "
+            "other fleets, and what more of anything would bring: they may be dearer than they need to be",
         )

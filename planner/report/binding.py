@@ -13,15 +13,15 @@ SMALLEST_IN_CENTS = 0.1
 
 
 def bottleneck(item: Bottleneck) -> str:
-    """What more of a constraint would add, save, cost or shorten: in whole instances first, where that is known.
+    """What more of a constraint would add, save, cost or shorten.
 
-    The price of a linear program, in which instances have fractions, is told as what it is: what counts at the margin.
+    In whole instances where that was planned again; the price of a linear program, in which instances have fractions,
+    only where it was not.
     """
     gained, _, what = item.unit.partition(" per ")
     again, is_linear = item.planned_again, item.basis == "linear-program"
     if is_linear and again is not None:
-        counted = f"{_more(again.n_more, what)}{_whose(item.constraint)} would {_gains(gained, again)}"
-        return f"{counted}, planned again in whole instances; {_at_the_margin(item, gained)}"
+        return f"{_more(again.n_more, what)}{_whose(item.constraint)} would {_gains(gained, again)}"
     text = f"{_more(1, what)}{_whose(item.constraint)} would {_each(item, gained)}"
     if again is not None and again.n_more != 1:
         return f"{text}; {number(again.n_more)} more would {_gains(gained, again)}"
@@ -30,13 +30,6 @@ def bottleneck(item: Bottleneck) -> str:
 
 def _each(item: Bottleneck, gained: str) -> str:
     return gain(gained, item.shadow_price) if item.shadow_price else "change nothing at these thresholds"
-
-
-def _at_the_margin(item: Bottleneck, gained: str) -> str:
-    """The linear program's price; where it has none, that is all there is to say of one more."""
-    if not item.shadow_price:
-        return f"one more would {_each(item, gained)}"
-    return f"one would {_each(item, gained)} if instances could be bought in parts"
 
 
 def _more(n: float, what: str) -> str:
@@ -68,13 +61,13 @@ def gain(unit: str, value: float) -> str:
     """A gain as a verb with its figure.
 
     >>> gain("USD/h", -3.0), gain("req/s", 0.25), gain("s", 0.32)
-    ('cost 3.00 USD/h', 'add 0.250 req/s', 'take 0.320 s off the TTFT')
+    ('cost 3.00 USD/h', 'add 0.250 req/s to the highest rate', 'take 0.320 s off the TTFT')
     """
     if unit == "s":
         return f"take {seconds(value)} off the TTFT"
     if unit == "USD/h":
         return f"{'save' if value > 0 else 'cost'} {_small_usd(abs(value))} USD/h"
-    return f"add {figure(value)} {unit}"
+    return f"add {figure(value)} {unit} to the highest rate"
 
 
 def _small_usd(value: float) -> str:
@@ -93,7 +86,9 @@ def _gains(unit: str, again: PlannedAgain) -> str:
     if abs(low) < NOTHING_GAINED:
         return f"{verb} {most} at most"
     least = gain(unit, low).split(" ", 1)[1]
-    return f"{verb} {least.removesuffix(f' {unit}').removesuffix(' off the TTFT')} to {most}"
+    for end in (" to the highest rate", f" {unit}", " off the TTFT"):
+        least = least.removesuffix(end)
+    return f"{verb} {least} to {most}"
 
 
 def nothing_binds(plan: Plan) -> str:

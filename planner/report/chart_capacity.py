@@ -52,7 +52,7 @@ class ThresholdChart:
         top = HEADROOM * max(value or 0.0 for value in self.envelope)
         canvas.token_axis(axes, self.thresholds[0], self.thresholds[-1], "threshold [uncached tokens]")
         axes.set_ylim(0, top)
-        axes.set_ylabel("requests per second at most")
+        axes.set_ylabel("capacity, requests per second")
         axes.grid(axis="y")
         for _, color, limit in self.limits:
             axes.plot(self.thresholds, _drawn(limit), color=canvas.hue(color), linewidth=2.0)

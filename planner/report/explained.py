@@ -1,4 +1,4 @@
-"""How the numbers of a plan hang together, in ten lines at the most: each is made of the plan's own figures."""
+"""How the numbers of a plan hang together, in ten statements at the most: each is made of the plan's own figures."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ def explanation(plan: Plan) -> Explanation:
         plan: the answer of `planner optimize`.
 
     Returns:
-        At most ten lines, each with the figures of the plan that it rests on.
+        At most ten statements, each with the figures of the plan that it rests on.
     """
     at, found = Grounds(plan), []
     for topic, line in LINES:

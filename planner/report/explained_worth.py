@@ -3,6 +3,7 @@
 from planner.report import binding
 from planner.report.formats import figure, listed, seconds, sentence, signed_percent, small_percent
 from planner.report.grounds import Grounds, place_of
+from planner.report.screen import merit, obtainable_fleets
 from planner.report.words import KNOWN_PERCENTILES, has_choice_of_place
 from planner.results import Baseline, Bottleneck, ClassPlan, Plan
 from planner.units import number, usd
@@ -121,14 +122,10 @@ def _has_goodput(other: Baseline) -> bool:
 
 
 def _strongest(plan: Plan) -> Baseline | None:
-    """The fleet of the verdict, else the one that serves most at least cost among those that can be had."""
+    """The fleet of the verdict, else the best of those that can be had and do what the plan is for."""
     if plan.verdict.opponent is not None:
         return next((b for b in plan.baselines if b.name == plan.verdict.opponent), None)
-    at_hand = [b for b in plan.baselines if not b.beyond_stock]
-    if plan.objective == "min-cost":
-        priced = [b for b in at_hand if b.cost.usd_per_hour is not None]
-        return min(priced, key=lambda b: (b.cost.usd_per_hour or 0.0, -b.most_req_per_s), default=None)
-    return max(at_hand, key=lambda b: b.most_req_per_s, default=None)
+    return min(obtainable_fleets(plan), key=lambda other: merit(plan, other), default=None)
 
 
 def gap(plan: Plan, at: Grounds) -> str:

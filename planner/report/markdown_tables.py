@@ -233,7 +233,7 @@ def rules(case: Case) -> str:
         return ""
     both = sorted((case.plan, case.other_rule), key=lambda plan: plan.capacity_rule, reverse=True)
     return table(
-        ["capacity from", "instances", ">threshold", ">offloaded", ">req/s at most", ">USD per M input"],
+        ["capacity from", "instances", ">threshold", ">offloaded", ">capacity, req/s", ">USD per M input"],
         (
             (
                 f"{words.rule(plan.capacity_rule)} (`{plan.capacity_rule}`)"

@@ -45,7 +45,7 @@ def run_tables(run: Run) -> list["RenderableType"]:
 
 
 def _headline(run: Run) -> Iterator[tuple[str, str]]:
-    offered = f"{number(run.offered_req_per_s)} req/s, {number(run.load)} of the plan" if run.load else "kept full"
+    offered = f"{number(run.offered_req_per_s)} req/s, {number(run.load)} times the plan's" if run.load else "kept full"
     if run.concurrency is not None:
         offered = f"a closed loop of {number(run.concurrency)} requests"
     if run.users is not None:

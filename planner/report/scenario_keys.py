@@ -18,6 +18,13 @@ ROOT = "Scenario"
 LONGEST_DEFAULT = 40
 UNITS = (
     ("_req_per_s", "requests/s"),
+    ("_tb_per_s", "TB/s"),
+    ("_gb_per_s", "GB/s"),
+    ("_tokens_per_s", "tokens/s"),
+    ("_tflops", "TFLOP/s"),
+    ("_mhz", "MHz"),
+    ("_watts", "W"),
+    ("_w", "W"),
     ("usd_per_accelerator_hour", "USD/h"),
     ("usd_per_hour", "USD/h"),
     ("usd_per_kwh", "USD/kWh"),

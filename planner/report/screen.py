@@ -1,7 +1,7 @@
 """The first screen of a plan: what to buy, what it costs, whether its promise is kept, and why nothing else."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,11 @@ MOST_PLACES = 8
 MOST_BEYOND_PERCENT = 25
 """Of prompts outside measured lengths, that goes without a word beside the decision."""
 SHARE = re.compile(r"(\d+(?:\.\d+)?) % of the prompts")
+NARROWER = ((), ("layout",), ("layout", "does"), ("layout", "does", ">USD/h each"))
+"""Columns of the fleet that are left out, as few as keep its rows on a line each."""
 NAIVE = "naive-heterogeneous-pd"
 DECISIVE = (
+    "value-beyond-usual",
     "cheaper-fleet",
     "not-settled",
     "price-missing",
@@ -57,7 +60,10 @@ def plan_screen(plan: Plan, columns: int, count: "Callable[[Iterable[RenderableT
     left = (LINES if columns >= WIDE else NARROW_LINES) - 1  # the last says where the rest is
     parts = [
         labelled(f"{plan.scenario}: {recommendation_text(plan)}", answers(plan, shortened)),
-        compact(fleet_table(plan, has_layouts=columns >= WIDE)),
+        min(
+            (compact(fleet_table(plan, without)) for without in NARROWER),
+            key=lambda table: count([table] if table else []),
+        ),
         compact(latency_table(plan)),
     ]
     found = [part for part in parts if part is not None]
@@ -86,11 +92,19 @@ def _fitting(
 def recommendation_text(plan: Plan) -> str:
     """The kind of serving to choose, in a few words."""
     kind = recommended_serving(plan)
+    if is_broken(plan):
+        return "no plan that was run keeps the promise"
     if kind is None:
-        return "it is not decided which kind of serving is best"
+        found = f"the best that was found is served {words.SERVING[plan.serving]}" if plan.serving else "undecided"
+        return f"{found}; another kind is not ruled out"
     if fleet_to_buy(plan) is plan:
         return f"served best {words.SERVING[kind]}, as planned"
     return f"served best {words.SERVING[kind]}, and not by the pools that the scenario states"
+
+
+def is_broken(plan: Plan) -> bool:
+    """Whether a run showed that the promise is not kept."""
+    return plan.slo_run is not None and plan.slo_run.decided is True and plan.slo_run.holds is False
 
 
 def recommended_serving(plan: Plan) -> Serving | None:
@@ -157,16 +171,15 @@ def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: tex
         plan: the answer of `planner optimize`.
         shorten: what is done to texts that may be long.
     """
-    fleet = fleet_to_buy(plan)
-    is_broken = plan.slo_run is not None and plan.slo_run.holds is False
-    if is_broken:
+    fleet, is_doubtful = fleet_to_buy(plan), plan.slo_run is not None and plan.slo_run.holds is False
+    if is_doubtful:
         yield "promise", promise(plan, fleet)
     yield "buy", shopping_list(fleet)
     yield "cost", bill(fleet)
     yield "serves", words.throughput(plan) if fleet is plan else f"{formats.figure(fleet.most_req_per_s)} req/s at most"
     if words.has_choice_of_place(plan) and fleet is plan:
         yield "threshold", shorten(words.threshold(plan), LONGEST)
-    if not is_broken:
+    if not is_doubtful and (plan.certified is None or plan.slo_run is not None):
         yield "promise", promise(plan, fleet)
     if plan.certified is not None:
         n, each = plan.certified.n_replications, plan.certified.n_requests
@@ -216,7 +229,7 @@ def bill(fleet: Fleet) -> str:
     cost = fleet.cost
     if cost.usd_per_hour is None:
         missing = ", ".join(cost.missing_prices)
-        return f"unknown{f': no price of {missing}' if missing else ''}"
+        return f"unknown{f': not stated: {missing}' if missing else ''}"
     bought = "" if cost.purchase_usd is None else f"; accelerators bought for {cost.purchase_usd:,.0f} USD"
     return (
         f"{usd(cost.usd_per_hour)} USD/h, {monthly(cost.usd_per_hour)} USD a month; "
@@ -257,14 +270,27 @@ def instead(plan: Plan, fleet: Plan | Baseline) -> str:
         best = min(stocked, key=lambda other: merit(plan, other))
         if not others or merit(plan, best) < min(merit(plan, other) for other in others):
             sentences.append(f"with more stock than stated {best.title} {_does(plan, best)}")
-    return "; ".join(sentences) or "nothing else was compared"
+    return "; ".join(sentences) or _why_none(plan)
+
+
+def _why_none(plan: Plan) -> str:
+    """Why no fleet stands beside the plan."""
+    missing = [note for note in plan.notes if code_of(note) == "no-baseline"]
+    if not missing:
+        return "nothing else that was tried does it" if plan.baselines else "nothing else was compared"
+    why = missing[0].partition(" to compare with: ")[2].rpartition(" (note:")[0]
+    tried = f"{len(missing)} other fleets were tried" if len(missing) > 1 else "another fleet was tried"
+    return (
+        f"{tried}, and none does it: {why}" if why.startswith("such a fleet") else f"nothing else was compared: {why}"
+    )
 
 
 def _does(plan: Plan, other: Fleet) -> str:
     """What a fleet does beside the plan, by what plans are judged by here."""
     cost = "" if other.cost.usd_per_hour is None else f" for {usd(other.cost.usd_per_hour)} USD/h"
     if plan.objective == "min-cost":
-        return f"would cost {usd(other.cost.usd_per_hour)} USD/h"
+        is_strict = any(code_of(note) == "stricter-promise" for note in plan.notes)
+        return f"would cost {'at most ' if is_strict and other is not plan else ''}{usd(other.cost.usd_per_hour)} USD/h"
     if plan.objective == "min-ttft":
         return f"would have a P{_percentile(plan)} TTFT of {formats.seconds(_promised_ttft_s(plan, other))}{cost}"
     return f"would serve {formats.figure(other.most_req_per_s)} req/s{cost}"
@@ -278,10 +304,15 @@ def doubtful_lengths(plan: Plan) -> str:
     return "; ".join(note.rpartition(" (note:")[0] for note in grave)
 
 
-def fleet_table(plan: Plan, *, has_layouts: bool = True) -> Table:
-    """Every pool and link in use: where, how many, how it runs, how busy it is, and what it and one more cost."""
+def fleet_table(plan: Plan, without: Collection[str] = ()) -> Table:
+    """Every pool and link in use: where, how many, how it runs, how busy it is, and what it and each of it cost.
+
+    Args:
+        plan: the plan.
+        without: headings of columns to leave out; a layout that nobody stated is left out in any case.
+    """
     stated = "pool" if fleet_to_buy(plan) is plan else "stated pool"
-    headings = (stated, "at", "instances", "layout", "does", ">busy", ">USD/h", ">one more")
+    headings = (stated, "at", "instances", "layout", "does", ">busy", ">USD/h", ">USD/h each")
     rows = [_pool_row(pool) for pool in plan.pools if pool.n_instances]
     rows += [_link_row(link) for link in plan.links if link.capacity_gbps > 0]
     more = len(rows) - ROWS
@@ -292,8 +323,9 @@ def fleet_table(plan: Plan, *, has_layouts: bool = True) -> Table:
         apart = {"electricity": plan.cost.electricity_usd_per_hour, **apart}
     within = {"electricity": "of it"}
     rows += [(what, within.get(what, ""), *[""] * 4, usd(value), "") for what, value in apart.items() if value]
-    kept = [i for i, heading in enumerate(headings) if has_layouts or heading != "layout"]
-    caption = words.cost_band(plan).removeprefix(". ")
+    unstated = {"layout"} if all(pool.layout is None for pool in plan.pools) else set()
+    kept = [i for i, heading in enumerate(headings) if heading not in {*without, *unstated}]
+    caption = f"{words.cost_band(plan).removeprefix('. ')}." if plan.cost_band else ""
     return Table.of("", [headings[i] for i in kept], ([row[i] for i in kept] for row in rows), caption)
 
 
@@ -303,7 +335,7 @@ def _pool_row(pool: PoolPlan) -> tuple[str, ...]:
         pool.name,
         pool.site,
         f"{n} x {pool.n_accelerators // n} {pool.hardware}",
-        words.layout(pool.layout) if pool.layout else DASH,
+        words.how_run(pool) or DASH,
         words.pool_kind(pool).replace(" prompts", ""),
         percent(pool.utilization),
         usd(bill),
@@ -368,7 +400,7 @@ def other_fleets_table(plan: Plan) -> Table:
     rows = (
         (
             words.other_fleet(other),
-            ", ".join(_runs(pool) for pool in other.pools if pool.n_instances),
+            _instances(other),
             formats.figure(other.most_req_per_s),
             usd(other.cost.usd_per_hour),
             formats.seconds(other.latency.tpot_mean_s),
@@ -380,22 +412,29 @@ def other_fleets_table(plan: Plan) -> Table:
     return Table.of("", headings, rows)
 
 
+def _instances(fleet: Fleet) -> str:
+    """Instances of every pool in use, and how they run."""
+    return ", ".join(_runs(pool) for pool in fleet.pools if pool.n_instances)
+
+
 def _runs(pool: PoolPlan) -> str:
     """Instances of a pool with their accelerators, layout and role."""
     n = pool.n_instances
-    how = f" {words.layout(pool.layout)}" if pool.layout else ""
+    how = f" {how}" if (how := words.how_run(pool)) else ""
     return f"{n} x {pool.n_accelerators // n} {pool.hardware}{how} ({words.pool_kind(pool).replace(' prompts', '')})"
 
 
 def growth_table(plan: Plan, grown: Plan, fraction: float) -> Table:
-    """The plan beside that of a demand which has grown, and what it costs more."""
+    """The plan beside that of a grown demand, and what it costs more; with how instances run, where that differs."""
+    now_run, then_run = ([(pool.name, words.how_run(pool)) for pool in one.pools] for one in (plan, grown))
 
     def row(name: str, one: Plan) -> tuple[str, ...]:
         bill = one.cost.usd_per_hour
         now = plan.cost.usd_per_hour
         more = DASH if bill is None or not now else formats.signed_percent(bill / now - 1)
         rate = formats.figure(one.throughput_req_per_s)
-        return name, rate, words.named_sizes(one), usd(bill), monthly(bill), more
+        sizes = words.named_sizes(one) if now_run == then_run else _instances(one)
+        return name, rate, sizes, usd(bill), monthly(bill), more
 
     rows = [row("now", plan), row(f"{formats.signed_percent(fraction)}", grown)]
     headings = ("demand", ">req/s", "instances", ">USD/h", ">USD a month", ">more")

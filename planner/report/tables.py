@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from planner.report import binding, formats, words
 from planner.report.certified_tables import certified_tables
 from planner.report.schedule_tables import schedule_table
+from planner.report.screen import monthly
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
 from planner.results import Fleet, Latency, Plan
@@ -127,8 +128,11 @@ def latency_cells(latency: Latency) -> list[str]:
 
 
 def bill_table(plan: Plan) -> Table:
-    """The bill per hour, item by item."""
-    return Table.of("cost", ("what", ">USD/h"), ((what, usd(value)) for what, value in _cost_rows(plan)))
+    """The bill per hour and month, item by item, and what is bought for it."""
+    rows = ((what, usd(value), monthly(value)) for what, value in _cost_rows(plan))
+    bought = plan.cost.purchase_usd
+    caption = "" if bought is None else f"Accelerators are bought for {bought:,.0f} USD; rows have their share by hour."
+    return Table.of("cost", ("what", ">USD/h", ">USD a month"), rows, caption)
 
 
 def _cost_rows(fleet: Fleet) -> Iterator[tuple[str, float | None]]:
@@ -139,6 +143,8 @@ def _cost_rows(fleet: Fleet) -> Iterator[tuple[str, float | None]]:
         yield f"{link.name}, {words.ports(link)}", link.usd_per_hour
     if traffic := words.traffic_usd_per_hour(fleet):
         yield "traffic by volume", traffic
+    if fleet.cost.electricity_usd_per_hour:
+        yield "electricity, of it", fleet.cost.electricity_usd_per_hour
     yield "total", fleet.cost.usd_per_hour
 
 

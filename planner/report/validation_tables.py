@@ -83,8 +83,8 @@ def _observed(found: Validation) -> "RenderableType | None":
 def _verdict(found: Validation) -> str:
     n, n_failed, n_undecided = len(found.checks), len(found.failed), len(found.undecided)
     if found.holds:
-        return "every promise holds"
-    text = f"{n - n_failed - n_undecided} of {n} promises hold"
+        return "every prediction holds"
+    text = f"{n - n_failed - n_undecided} of {n} predictions hold"
     return text + (f", {n_undecided} undecided: {_enough(found)}" if n_undecided else "")
 
 
@@ -141,14 +141,14 @@ def _requests(found: Validation) -> str:
 
 def broken_promises(found: Validation) -> str:
     """What to say of a plan that does not hold."""
-    head = f"{found.scenario}: {len(found.failed)} of {len(found.checks)} promises do not hold:\n"
+    head = f"{found.scenario}: {len(found.failed)} of {len(found.checks)} predictions do not hold:\n"
     return head + _lines(found.failed)
 
 
 def undecided_promises(found: Validation) -> str:
     """What to say of a plan that may hold."""
     n = len(found.undecided)
-    are = "promise is" if n == 1 else "promises are"
+    are = "prediction is" if n == 1 else "predictions are"
     limit = f"{found.most_requests:,} requests are too few"
     head = f"{found.scenario}: {n} {are} undecided, {limit}: {_enough(found)} (--most-requests)\n"
     return head + _lines(found.undecided)

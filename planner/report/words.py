@@ -105,14 +105,14 @@ SETUP_HEADINGS = ("pool", "instance of", "layout", "stack", "weights", "KV cache
 def setup_rows(fleet: Fleet) -> Iterator[tuple[str, ...]]:
     """How the instances of every pool are run, under SETUP_HEADINGS; a dash where nobody said."""
     for pool in fleet.pools:
-        known = (_layout_and_passes(pool), pool.stack, pool.precision, pool.kv_precision)
+        known = (how_run(pool), pool.stack, pool.precision, pool.kv_precision)
         n = pool.accelerators_per_instance
         hardware = instance_hardware(pool) if n is None else f"{n} x {pool.hardware}"
         yield (pool.name, hardware, *(text or DASH for text in known), number(pool.batch_limit), pool.basis)
 
 
-def _layout_and_passes(pool: PoolPlan) -> str | None:
-    """The layout, and the tokens of a pass where the plan says them."""
+def how_run(pool: PoolPlan) -> str | None:
+    """The layout of its instances, and the tokens of a pass where the plan says them."""
     passes = f"{pool.tokens_per_pass} tokens a pass" if pool.tokens_per_pass else None
     return ", ".join(filter(None, (pool.layout and layout(pool.layout), passes))) or None
 
@@ -188,24 +188,24 @@ def other_fleet(other: Baseline) -> str:
 
 def threshold(plan: Plan) -> str:
     """Which prompts go where."""
-    split = [c for c in plan.classes if c.threshold_tokens is not None]
-    if plan.threshold_tokens is not None:
-        return (
-            f"{number(plan.threshold_tokens)} uncached tokens; longer prompts, {percent(plan.offload_fraction)} of "
-            f"all, go to {takers(plan, 'long') or 'the other pool'}"
-        )
-    if split:
-        each = ", ".join(class_threshold(c) for c in split)
-        return f"{each}; {percent(plan.offload_fraction)} of all prompts go to {takers(plan, 'long') or 'other sites'}"
     if not has_choice_of_place(plan):
         return f"{DASH} (one place takes every prompt)"
-    return f"{DASH} ({percent(plan.offload_fraction)} of all prompts go to {takers(plan, 'long') or 'other sites'})"
+    split = [c for c in plan.classes if c.threshold_tokens is not None]
+    where = takers(plan, "long") or ("other sites" if plan.links else "the other pool")
+    if plan.offload_fraction <= EPSILON or plan.offload_fraction >= 1 - EPSILON:
+        return f"{DASH} ({'no' if plan.offload_fraction <= EPSILON else 'every'} prompt goes to {where})"
+    if plan.threshold_tokens is not None:
+        longer = f"longer prompts, {percent(plan.offload_fraction)} of all, go to {where}"
+        return f"{number(plan.threshold_tokens)} uncached tokens; {longer}"
+    if split:
+        each = ", ".join(class_threshold(c) for c in split)
+        return f"{each}; {percent(plan.offload_fraction)} of all prompts go to {where}"
+    return f"{DASH} ({percent(plan.offload_fraction)} of all prompts go to {where})"
 
 
 def has_choice_of_place(plan: Plan) -> bool:
     """Whether some prompts may be prefilled elsewhere than others."""
-    is_split = plan.threshold_tokens is not None or plan.offload_fraction > 0
-    return bool(plan.links) or is_split or any(pool.prompts == "long" for pool in plan.pools)
+    return bool(plan.links) or plan.offload_fraction > EPSILON or any(pool.prompts == "long" for pool in plan.pools)
 
 
 def class_threshold(part: ClassPlan) -> str:
@@ -216,11 +216,17 @@ def class_threshold(part: ClassPlan) -> str:
 def throughput(plan: Plan) -> str:
     """The rate of the operating point against the highest."""
     rate, most = plan.throughput_req_per_s, plan.max_throughput_req_per_s
+    is_kept = plan.slo_run.holds if plan.slo_run is not None and plan.slo_run.decided else None
+    if is_kept is False:
+        return f"{figure(rate)} req/s, but not as promised; {figure(most)} req/s at most without the promise"
     if plan.goodput_req_per_s is not None:
+        holds = "holds" if is_kept else "is predicted to hold"
         if rate >= FULL * plan.goodput_req_per_s:
-            return f"{figure(rate)} req/s, the most at which the promise holds; {figure(most)} req/s at most without it"
-        highest = f"predicted up to {figure(plan.goodput_req_per_s)}; {figure(most)} without it"  # nothing runs these
-        return f"{figure(rate)} req/s, where the promise holds ({highest})"
+            return (
+                f"{figure(rate)} req/s, the most at which the promise {holds}; {figure(most)} by this fleet without it"
+            )
+        more = f"up to {figure(plan.goodput_req_per_s)} predicted, {figure(most)} without it"  # nothing runs these
+        return f"{figure(rate)} req/s, where the promise {holds}; by this fleet {more}"
     if rate >= FULL * most:
         return f"{figure(rate)} req/s, the most it serves"
     return f"{figure(rate)} req/s, {percent(rate / most)} of the {figure(most)} req/s it serves at most"
@@ -358,7 +364,7 @@ def ttft(plan: Plan) -> str:
     alone = f"{seconds(latency.ttft_unloaded_mean_s)} mean, {seconds(latency.ttft_unloaded_p90_s)} P90 without waiting"
     if latency.ttft_mean_s is None:
         return f"{alone}; {DASH} under load ({no_wait_reason(plan)})"
-    return f"{seconds(latency.ttft_mean_s)} mean, {seconds(latency.ttft_p90_s)} P90 under load; {alone}"
+    return f"{seconds(latency.ttft_mean_s)} mean, {seconds(latency.ttft_p90_s)} P90 predicted under load; {alone}"
 
 
 def quality(plan: Plan) -> list[str]:

@@ -30,7 +30,7 @@ class ExplainedLine(StrictModel):
 
 
 class Explanation(StrictModel):
-    """How the numbers of a plan hang together: at most ten lines."""
+    """How the numbers of a plan hang together: at most ten statements."""
 
     schema_version: Literal["planner.explanation/1"] = Field(
         default="planner.explanation/1", serialization_alias="schema"

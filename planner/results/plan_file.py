@@ -9,7 +9,7 @@ from planner.schema import Document, JsonFile
 
 NAMES = {"schema": "schema_version", "from": "from_site", "to": "to_site"}
 """Fields that JSON calls otherwise."""
-AROUND = ("pareto", "sensitivity", "explanation")
+AROUND = ("pareto", "sensitivity", "explanation", "growth")
 """What `planner optimize` prints around a plan where it is asked to."""
 
 

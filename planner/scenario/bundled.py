@@ -1,5 +1,6 @@
 """Where scenarios are: bundled ones by name, others by path."""
 
+from os.path import isdir
 from pathlib import Path
 
 from planner.errors import InputError, Problem, did_you_mean
@@ -8,6 +9,13 @@ from planner.schema import is_file
 
 FILE = "scenario.toml"
 """What a scenario is called that has a folder of its own."""
+REQUESTS = "planner scenario new NAME --from FILE makes a scenario of recorded requests"
+OTHERS = {
+    ".csv": REQUESTS,
+    ".jsonl": REQUESTS,
+    ".json": f"explain, diff and the --plan of simulate, explore and export read a plan; {REQUESTS}",
+}
+"""What to do with files that are no scenarios, by their suffix."""
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -34,8 +42,12 @@ def scenario_path(name: str) -> Path:
     path = Path(name)
     if is_file(path / FILE):
         return path / FILE
+    if isdir(path):
+        raise InputError(Problem(name, "", f"is a folder without {FILE}", f"a folder with {FILE}, or a file"))
     if not is_file(path) and path.suffix != ".toml":
         raise InputError(Problem(name, "", "is no bundled scenario and no file", did_you_mean(name, bundled)))
+    if (suffix := path.suffix.lower()) in OTHERS:
+        raise InputError(Problem(name, "", f"is no scenario, which is TOML, but a {suffix} file", OTHERS[suffix]))
     return path
 
 

@@ -84,7 +84,8 @@ def build_case(
         rule_shortfall=_shortfall(problem, plans["mean-length"]),
         requests=length_profile(_mixes(problem)),
         curves=tuple(
-            service_curve(scenario, pool.key, name, pool.rates, _mixes(problem)) for name, pool in _curved(problem)
+            service_curve(scenario, pool.key, name, pool.rates, _mixes(problem))
+            for name, pool in _curved(problem, solution)
         ),
         comparisons=compared,
         claims=claim_results(scenario.claims, plans, scenario.name),
@@ -157,11 +158,15 @@ def _executed(
     return executed_plan(problem, solution, plan, rates, asked, data_dirs, say)
 
 
-def _curved(problem: Problem) -> list[tuple[str, PoolSpec]]:
-    """Prefill pools by what their curves are called: by name, or where there are many by what sets them apart."""
+def _curved(problem: Problem, solution: Solution) -> list[tuple[str, PoolSpec]]:
+    """Prefill pools by what their curves are called: by name, or where there are many by what sets them apart.
+
+    Of layouts to choose from, those that the plan uses.
+    """
     if problem.is_plain:
         return [(pool.name, pool) for pool in problem.pools if pool.is_prefill]
-    return _apart(problem.scenario, problem.pools)
+    pools, sizes = problem.scenario.pools, zip(problem.pools, solution.largest_sizes, strict=True)
+    return _apart(problem.scenario, [pool for pool, n in sizes if n or not pools[pool.key].layouts])
 
 
 def _apart(scenario: Scenario, pools: Sequence[PoolSpec]) -> list[tuple[str, PoolSpec]]:
@@ -174,7 +179,7 @@ def _apart(scenario: Scenario, pools: Sequence[PoolSpec]) -> list[tuple[str, Poo
         lambda pool: pool.hardware,
         lambda pool: f"{models[pool.key]} on {pool.hardware}",
         lambda pool: f"{models[pool.key]} on {sizes[pool.key]} x {pool.hardware}",
-        lambda pool: f"{pool.key}, {pool.hardware}",
+        lambda pool: f"{pool.name}, {pool.hardware}",
     )
     several = len(set(models.values())) > 1
     enough = (naming for naming in namings[several:] if len(set(map(naming, found))) == len(found))

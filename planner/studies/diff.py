@@ -225,6 +225,8 @@ def _inputs(before: PlanInputs | None, after: PlanInputs | None) -> Iterator[Val
 def _differing(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[ValueChange]:
     for key in _joined(before, after):
         mine, theirs = before.get(key), after.get(key)
+        if (key in before) != (key in after) and any(one.startswith(f"{key}.") for one in (*before, *after)):
+            continue  # an empty table of one side, which the other fills
         if _plain(mine) != _plain(theirs):
             yield ValueChange(key=f"{prefix}{key}", before=mine, after=theirs)
 

@@ -63,8 +63,8 @@ def input_notes(scenario: Scenario, rates: Mapping[str, InstanceRates]) -> tuple
     """Every measured instance, assumption, price and link price that went in; service times by pool."""
     notes = []
     for name, pool in scenario.pools.items():
-        n, hardware = pool.accelerators_per_instance, scenario.hardware_of(pool)
-        what = f"{pool.role} of {name}, {n} x {hardware.name}"
+        n = "" if pool.layouts else f"{pool.accelerators_per_instance} x "  # else the plan chooses
+        what = f"{pool.role} of {name}, {n}{scenario.hardware_of(pool).name}"
         if measured := measured_times(scenario, name, rates[name]):
             how = (measured.decode.how if pool.role == "decode" and measured.decode else None) or measured.how
             source = citation(scenario, pool, measured.source) + (f": {how}" if how else "")

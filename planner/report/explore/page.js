@@ -168,7 +168,7 @@ const isAsPlanned = () => !TABLES || state.threshold === TABLES.planned_tokens;
 
 const ROWS = [
   ["requests per second", "throughput_req_per_s", (x) => shown(x, "", 4)],
-  ["most requests per second", "max_throughput_req_per_s", (x) => shown(x, "", 4)],
+  ["capacity, requests per second", "max_throughput_req_per_s", (x) => shown(x, "", 4)],
   ["threshold (tokens)", "threshold_tokens", (x) => shown(x, "", 6)],
   ["long prompts, sent to their own pool", "offload_fraction", percent],
   ["TTFT, mean", "ttft_mean_s", (x) => shown(x, "s")],

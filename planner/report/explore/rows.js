@@ -74,6 +74,9 @@ function otherRows(against) {
   return found.filter((row) => row.usd !== null && row.value !== null && row.value !== undefined);
 }
 
+// Fleets of one bill are no curve of what money buys.
+const beside = (front, others) => (new Set([...front, ...others].map((row) => row.usd)).size > 1 ? { front, others } : null);
+
 const frontOf = (against) => DATA.fronts.filter((x) => x.front.against === against);
 const frontRows = (against) => frontOf(against).slice(-1).flatMap((x) => x.front.points.map((point) => ({
   usd: point.usd_per_hour, value: point.value, sizes: sizesText(point.n_instances), threshold: point.threshold_tokens })));
@@ -161,9 +164,9 @@ function charts() {
     ttft: split && { ttft: curve(once("ttft", [state.sizes, state.rate], ttftRows)), promise: promiseRows(), plan: there, now: here },
     cost: split && { cost: curve(once("cost", state.sizes, costRows)), plan: there, now: here },
     use: { use: useRows() },
-    throughput: { front: frontRows("throughput"), others: otherRows("throughput") },
-    goodput: { front: frontRows("goodput"), others: otherRows("goodput") },
-    "first-token": { front: frontRows("ttft"), others: otherRows("first-token") },
+    throughput: beside(frontRows("throughput"), otherRows("throughput")),
+    goodput: beside(frontRows("goodput"), otherRows("goodput")),
+    "first-token": beside(frontRows("ttft"), otherRows("first-token")),
     hours: { hours: hourRows() },
     map: DATA.places.length > 1 ? mapRows() : null,
     tornado: { tornado: tornadoRows() },

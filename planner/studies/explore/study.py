@@ -63,7 +63,8 @@ def explorer(
         InputError, InfeasibleError, UndecidedError: as `optimize` does; InputError also where the plan is of another
             fleet than the scenario's.
     """
-    scenario, problem = asked.scenario, planning_problem(asked.scenario, data_dirs)
+    scenario = asked.scenario if asked.plan is None else asked.scenario.on_layouts(_layouts(asked.scenario, asked.plan))
+    problem = planning_problem(scenario, data_dirs)
     case = build_case(scenario, data_dirs, time_limit_s, say) if asked.with_studies and asked.plan is None else None
     plan, solution = _planned(problem, case.plan if case else asked.plan, time_limit_s)
     say(f"{scenario.name}: tables of its pools")
@@ -85,6 +86,12 @@ def explorer(
         notes=scenario.notes,
     )
     return page if case is None else _with_studies(page, case)
+
+
+def _layouts(scenario: Scenario, plan: Plan) -> dict[str, str]:
+    """Layouts of a finished plan, by the pools of the scenario that may choose."""
+    used = {pool.name: pool.layout for pool in plan.pools if pool.n_instances and pool.layout}
+    return {name: used[name] for name, pool in scenario.pools.items() if pool.layouts and name in used}
 
 
 def _tables(problem: Question, solution: Solution | None) -> tuple[Tables, ...]:
@@ -120,13 +127,16 @@ def _planned(problem: Question, plan: Plan | None, time_limit_s: float) -> tuple
         solution = solved(problem, limit.part_s(PLAN_PART))
         return explained(problem, solution, limit.left_s), solution
     _check_pools(problem, plan)
+    if problem.has_batches:
+        return plan, None
     found = solution_of_plan if can_turn(problem) else solution_of_network_plan
     return plan, found(problem, plan)
 
 
 def _check_pools(problem: Question, plan: Plan) -> None:
     """Raises InputError where a plan has pools that the scenario has not, or other links."""
-    pools, links = {pool.name for pool in problem.pools}, {link.name for link in problem.links}
+    pools = {name for pool in problem.pools for name in (pool.key, pool.name)}
+    links = {link.name for link in problem.links}
     odd = sorted({pool.name for pool in plan.pools} - pools | {link.name for link in plan.links} ^ links)
     if odd:
         what = f"is of another fleet: {', '.join(odd)} are not in both"
