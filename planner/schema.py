@@ -257,6 +257,7 @@ def _problem(file: Document, model: type[BaseModel], content: Any, error: dict[s
     got = shown(error["input"])
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a table", message)
+    message = message.replace("a valid tuple", "a list")
     if kind == "literal_error":
         return file.problem(key, f"is {got}", f"allowed: {context['expected']}")
     if kind == "greater_than_equal" and 0 < context["ge"] < 1 and float(error["input"]) <= 0:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from planner.cli.common import n_lines
 from planner.errors import InfeasibleError
 from planner.executor import RunQuestion
-from planner.report.size_tables import size_tables
+from planner.report.size_tables import size_screen, size_tables
 from planner.results import Plan, Size, SloRun
 from planner.roofline import best_stack
 from planner.scenario import Price
@@ -66,6 +67,14 @@ def printed(size: Size) -> str:
     console = Console(width=100, force_terminal=False, file=StringIO(), record=True)
     console.print(*size_tables(size))
     return " ".join(console.export_text().split())
+
+
+def test_a_size_fits_a_screen_and_its_details_have_the_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = sized(a_question("llama-3.1-8b", ("h100-sxm", "h200-sxm"), ttft_s=1.0)).size
+    for columns, most in ((100, 30), (80, 40)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert n_lines(size_screen(found, columns, n_lines)) <= most
+    assert "layouts, without waiting" in printed(found)
 
 
 def usd(size: Size | None, kind: str) -> float:

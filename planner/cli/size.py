@@ -15,9 +15,11 @@ from planner.cli.common import (
     FormatOption,
     TimeLimitOption,
     data_dirs,
+    n_lines,
     noted_where_infeasible,
     print_json,
     print_rich,
+    width,
     write_files,
 )
 from planner.cli.completion import hardware_names
@@ -93,6 +95,9 @@ def size(
     seed: Annotated[int, typer.Option(metavar="S", min=0, max=MOST_SEED, help="Of the runs.")] = 0,
     write: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the scenario that is asked.")] = None,
     force: ForceOption = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="The layouts that were compared and all notes, after what fits a screen.")
+    ] = False,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
@@ -141,9 +146,9 @@ def size(
     if format_ is Format.JSON:
         print_json(found.size.answer())
     else:
-        from planner.report.size_tables import size_tables
+        from planner.report.size_tables import size_screen, size_tables
 
-        print_rich(*size_tables(found.size))
+        print_rich(*(size_tables(found.size) if details else size_screen(found.size, width(), n_lines)))
     if write is not None:
         typer.echo(f"{write}: plan it with: planner optimize {shlex.quote(str(write))}", err=True)
     check_promise(found.plan)

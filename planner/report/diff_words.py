@@ -98,7 +98,7 @@ def figure_texts(item: FigureChange) -> tuple[str, str]:
     """A figure before and after, with as many digits as set them apart where they changed."""
     texts = tuple(_figure(value, item.unit, 3) for value in (item.before, item.after))
     for digits in range(3, MOST_DIGITS + 1):
-        if texts[0] != texts[1] or not item.is_changed:
+        if texts[0] != texts[1] or item.before == item.after or not item.is_changed:
             break
         texts = tuple(_figure(value, item.unit, digits) for value in (item.before, item.after))
     return texts[0], texts[1]

@@ -57,7 +57,7 @@ def plan_screen(plan: Plan, columns: int, count: "Callable[[Iterable[RenderableT
     Returns:
         What to print, in order: notes last, as many as the screen has lines for.
     """
-    left = (LINES if columns >= WIDE else NARROW_LINES) - 1  # the last says where the rest is
+    left = _most_lines(columns)
     parts = [
         labelled(f"{plan.scenario}: {recommendation_text(plan)}", answers(plan, shortened)),
         min(
@@ -71,12 +71,39 @@ def plan_screen(plan: Plan, columns: int, count: "Callable[[Iterable[RenderableT
     tables = (compact(alternatives_table(plan, n)) for n in range(ALTERNATIVES, 0, -1))
     found += next(([t] for t in tables if t is not None and count([*found, t, *binds]) <= left), [])
     found += _fitting(binds, left - count(found), count)
-    notes = [labelled("", [("note", line)]) for line in _decisive_first(plan)]
-    shown = _fitting(notes, left - count(found), count)
-    hidden = len(notes) - len(shown)
-    rest = f"{hidden} more note{'s' * (hidden != 1)} and " if hidden else ""
-    more = labelled("", [("more", f"{rest}everything else: --details, or --section NAME")])
-    return [*found, *shown, more]
+    doubt = doubtful_lengths(plan)
+    others = (note for note in plan.notes if note.rpartition(" (note:")[0] not in doubt)
+    return with_notes(found, others, "everything else: --details, or --section NAME", columns, count)
+
+
+def with_notes(
+    parts: "list[RenderableType]",
+    notes: Iterable[str],
+    rest: str,
+    columns: int,
+    count: "Callable[[Iterable[RenderableType]], int]",
+) -> "list[RenderableType]":
+    """Parts, as many notes as the screen has lines for, those that may change a decision first, and where the rest is.
+
+    Args:
+        parts: what stands above the notes.
+        notes: what to know of an answer.
+        rest: what else there is, and how it is asked for.
+        columns: width of the terminal.
+        count: lines that parts take there.
+    """
+    known = {code: place for place, code in enumerate(DECISIVE)}
+    ordered = sorted(notes, key=lambda note: known.get(code_of(note) or "", len(known)))
+    lines = [labelled("", [("note", formats.sentence(note))]) for note in ordered]
+    shown = _fitting(lines, _most_lines(columns) - count(parts), count)
+    hidden = len(lines) - len(shown)
+    more = f"{hidden} more note{'s' * (hidden != 1)} and " if hidden else ""
+    return [*parts, *shown, labelled("", [("more", f"{more}{rest}")])]
+
+
+def _most_lines(columns: int) -> int:
+    """Lines of a screen but for the last, which says where the rest is."""
+    return (LINES if columns >= WIDE else NARROW_LINES) - 1
 
 
 def _fitting(
@@ -176,7 +203,7 @@ def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: tex
         yield "promise", promise(plan, fleet)
     yield "buy", shopping_list(fleet)
     yield "cost", bill(fleet)
-    yield "serves", words.throughput(plan) if fleet is plan else f"{formats.figure(fleet.most_req_per_s)} req/s at most"
+    yield "serves", words.throughput(plan) if fleet is plan else _serves(plan, fleet)
     if words.has_choice_of_place(plan) and fleet is plan:
         yield "threshold", shorten(words.threshold(plan), LONGEST)
     if not is_doubtful and (plan.certified is None or plan.slo_run is not None):
@@ -187,6 +214,12 @@ def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: tex
     yield "instead", shorten(instead(plan, fleet), LONGER)
     if doubt := doubtful_lengths(plan):
         yield "doubt", shorten(doubt, LONGEST)
+
+
+def _serves(plan: Plan, fleet: Fleet) -> str:
+    """The rate of a fleet that is not the plan, beside the demand where that is given."""
+    most = f"{formats.figure(fleet.most_req_per_s)} req/s at most"
+    return f"{formats.figure(plan.throughput_req_per_s)} req/s, of {most}" if plan.objective == "min-cost" else most
 
 
 def shortened(text: str, most: int) -> str:
@@ -443,12 +476,3 @@ def growth_table(plan: Plan, grown: Plan, fraction: float) -> Table:
 
 def _binding(plan: Plan) -> list[str]:
     return [formats.sentence(binding.bottleneck(item)) for item in plan.bottlenecks[:BINDING]]
-
-
-def _decisive_first(plan: Plan) -> list[str]:
-    """Notes, those that may change a decision first."""
-    known = {code: place for place, code in enumerate(DECISIVE)}
-    doubt = doubtful_lengths(plan)
-    others = [note for note in plan.notes if note.rpartition(" (note:")[0] not in doubt]
-    ordered = sorted(others, key=lambda note: known.get(code_of(note) or "", len(known)))
-    return [formats.sentence(note) for note in ordered]

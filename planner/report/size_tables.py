@@ -1,19 +1,23 @@
 """A size as tables for a terminal: the best fleets side by side, what they promise, and the layouts compared."""
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from planner.report import formats
+from planner.report.formats import figure
+from planner.report.screen import monthly, with_notes
 from planner.report.table import Table
-from planner.report.terminal import frame, printed, remarks
+from planner.report.terminal import compact, frame, printed, remarks
+from planner.report.words import how_run, layout
 from planner.results import DecodeStepRun, PoolPlan, Size, SloRun
-from planner.units import DASH, MILLI, number, percent
+from planner.units import DASH, MILLI, number, percent, usd
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
 def size_tables(size: Size) -> list["RenderableType"]:
-    """A size for people.
+    """A size for people, with the layouts that were compared and all notes.
 
     Args:
         size: the answer of `planner size`.
@@ -21,14 +25,28 @@ def size_tables(size: Size) -> list["RenderableType"]:
     Returns:
         What to print, in order.
     """
-    parts = (
-        frame(f"{size.model}, {_demand(size)}", _headline(size)),
-        _side_by_side(size),
-        _promises(size),
-        _considered(size),
-        remarks("notes", map(formats.sentence, size.notes)),
-    )
+    parts = (*_fleets(size, printed), _considered(size), remarks("notes", map(formats.sentence, size.notes)))
     return [part for part in parts if part is not None]
+
+
+def size_screen(size: Size, columns: int, count: "Callable[[Iterable[RenderableType]], int]") -> list["RenderableType"]:
+    """A size on one screen.
+
+    Args:
+        size: the answer of `planner size`.
+        columns: width of the terminal.
+        count: lines that parts take there.
+
+    Returns:
+        What to print, in order: notes last, as many as the screen has lines for.
+    """
+    found = [part for part in _fleets(size, compact) if part is not None]
+    return with_notes(found, size.notes, "the layouts that were compared: --details", columns, count)
+
+
+def _fleets(size: Size, drawn: "Callable[[Table], RenderableType | None]") -> "tuple[RenderableType | None, ...]":
+    """The best fleet of each kind of serving, and what runs made of their promises."""
+    return frame(f"{size.model}, {_demand(size)}", _headline(size)), drawn(_side_by_side(size)), drawn(_promises(size))
 
 
 def _demand(size: Size) -> str:
@@ -60,38 +78,29 @@ def _promised(size: Size) -> str:
     return f"{', '.join(said)}, {share}" if said else "none: waits may be long"
 
 
-def _side_by_side(size: Size) -> "RenderableType | None":
+def _side_by_side(size: Size) -> Table:
     plans = list(size.fleets.values())
     used = [[pool for pool in plan.pools if pool.n_instances] for plan in plans]
     rows = [
         ["instances", *(" + ".join(map(_instances, pools)) for pools in used)],
-        ["layout", *(" / ".join(_layout(pool.layout or DASH) for pool in pools) for pools in used)],
+        ["layout", *(" / ".join(how_run(pool) or DASH for pool in pools) for pools in used)],
         ["accelerators", *(number(plan.n_accelerators) for plan in plans)],
         ["busy", *(" / ".join(percent(pool.utilization) for pool in pools) for pools in used)],
-        ["USD per hour", *(_usd(plan.cost.usd_per_hour) for plan in plans)],
-        ["USD per million tokens in", *(_usd(plan.cost.usd_per_million_input_tokens) for plan in plans)],
-        ["USD per million tokens out", *(_usd(plan.cost.usd_per_million_output_tokens) for plan in plans)],
+        ["USD per hour", *(usd(plan.cost.usd_per_hour) for plan in plans)],
+        ["USD a month", *(monthly(plan.cost.usd_per_hour) for plan in plans)],
+        ["USD per million tokens in", *(figure(plan.cost.usd_per_million_input_tokens) for plan in plans)],
+        ["USD per million tokens out", *(figure(plan.cost.usd_per_million_output_tokens) for plan in plans)],
         ["TTFT mean, predicted", *(formats.seconds(plan.latency.ttft_mean_s) for plan in plans)],
         ["TPOT mean, predicted", *(formats.seconds(plan.latency.tpot_mean_s) for plan in plans)],
     ]
-    return printed(Table.of("side by side", ["", *size.fleets], rows))
+    return Table.of("side by side", ["fleet", *size.fleets], rows)
 
 
 def _instances(pool: PoolPlan) -> str:
     return f"{pool.n_instances} of {pool.accelerators_per_instance} x {pool.hardware}"
 
 
-def _layout(layout: str) -> str:
-    """Parallel sizes beyond 1."""
-    sizes = [part for part in layout.split(",") if not part.endswith("=1")]
-    return ",".join(sizes) or "tp=1"
-
-
-def _usd(value: float | None) -> str:
-    return DASH if value is None else number(value, 4)
-
-
-def _promises(size: Size) -> "RenderableType | None":
+def _promises(size: Size) -> Table:
     """Promises with what runs made of them."""
     headings = ("fleet", "promise", ">limit", ">predicted", ">executed", "95 % interval", "kept")
     runs = [(name, plan.slo_run) for name, plan in size.fleets.items() if plan.slo_run is not None]
@@ -101,7 +110,7 @@ def _promises(size: Size) -> "RenderableType | None":
             rows.append([name, f"TTFT P{number(run.percentile)}", *_beside(run, run.outcome)])
         if run.tpot is not None:
             rows.append([name, f"TPOT P{number(run.percentile)}", *_beside(run.tpot, run.outcome)])
-    return printed(Table.of("promises, run request by request", headings, rows))
+    return Table.of("promises, run request by request", headings, rows)
 
 
 def _beside(run: SloRun | DecodeStepRun, outcome: str) -> list[str]:
@@ -116,10 +125,10 @@ def _considered(size: Size) -> "RenderableType | None":
         (
             way.role,
             f"{way.accelerators_per_instance} x {way.hardware}",
-            _layout(way.layout),
+            layout(way.layout),
             number(way.tokens_per_pass),
             number(way.capacity_req_per_s, 3),
-            number(way.usd_per_hour, 4),
+            usd(way.usd_per_hour),
         )
         for way in size.considered
     )

@@ -157,10 +157,10 @@ def _promises_of(part: ClassPlan) -> Iterator[tuple[str, _Figure]]:
         percentile = f"p{slo.get('ttft_percentile', 90.0):g}"
         known = f"ttft_{percentile}_s" if float(percentile[1:]) in PERCENTILES else ""
         name = f"classes.{part.name}.ttft_{percentile}_s"
-        title = f"promised TTFT {percentile.upper()} of {part.name}"
+        title = f"predicted TTFT {percentile.upper()} of {part.name}"
         yield name, _Figure(title, "s", getattr(part.latency, known, None), slo["ttft_s"])
     if "tpot_ms" in slo:
-        name, title = f"classes.{part.name}.tpot_s", f"promised TPOT of {part.name}"
+        name, title = f"classes.{part.name}.tpot_s", f"predicted TPOT of {part.name}"
         yield name, _Figure(title, "s", part.latency.tpot_mean_s, slo["tpot_ms"] * MILLI)
 
 
