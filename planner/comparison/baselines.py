@@ -20,15 +20,15 @@ from planner.comparison.home import (
 from planner.comparison.homogeneous_fleets import affordable_accelerators, home_pool, homogeneous, objective_of_given
 from planner.comparison.margins import COLOCATED, COLOCATED_ALONE, HOMOGENEOUS, LOCAL, SEPARATE
 from planner.comparison.one_site import worth_listing
-from planner.comparison.planned import Classes, Planned, planned
+from planner.comparison.planned import Classes, Planned, planned, too_slow
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.problem import Problem, requests_by_name
-from planner.optimizer.strategies import may_be_in_time, too_slow_alone
+from planner.optimizer.strategies import may_be_in_time
 from planner.results import Baseline, Fleet
 from planner.scenario import Pool, Routing, Scenario
-from planner.units import number, percent
+from planner.units import number
 from planner.work_clock import work_s
 
 DECIMALS = 9
@@ -131,7 +131,7 @@ def _planned_beside(
     if found is None and _is_composed(asked) and not _falls_short(asked, classes):
         raise UndecidedError(f"such a fleet {_failing(asked)}, unless prefill and decode overlap")
     if found is None:
-        raise InfeasibleError(f"such a fleet {_failing(asked)}{_too_slow(asked, classes)}")
+        raise InfeasibleError(f"such a fleet {_failing(asked)}{too_slow(asked, classes)}")
     gap = round(abs(found.bound - found.objective) / max(abs(found.objective), 1e-12), DECIMALS)
     used = [pool.batching for pool in found.problem.pools if pool.batching is not None]
     other = Baseline(
@@ -190,14 +190,6 @@ def _failing(scenario: Scenario) -> str:
         promised = any(slo is not None and slo.ttft_s for slo in map(scenario.slo_of, scenario.workloads))
         return f"does not serve {number(scenario.demand_req_per_s)} req/s{' as promised' if promised else ''}"
     return "serves nothing" if scenario.slo is None else "keeps the promise at no rate"
-
-
-def _too_slow(scenario: Scenario, classes: Classes) -> str:
-    """Which prompts take too long by themselves; nothing where none do."""
-    slow = max(too_slow_alone(planning_problem(scenario, classes=classes)), default=None)
-    if slow is None:
-        return ""
-    return f"; {percent(slow[0])} of the prompts take over {number(slow[1])} s to prefill, without any wait"
 
 
 def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Variant]:

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from planner.comparison.changes import BUDGET, Change, changes_of
-from planner.comparison.planned import Classes, Planned, planned
+from planner.comparison.planned import Classes, Planned, planned, too_slow
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.scenario import Scenario
 from planner.schema import dotted
@@ -159,7 +159,7 @@ def infeasible(
 
 def _lines(asked: _Asked, ways: Sequence[str], several: str) -> Iterator[str]:
     """What was asked, what would do, and what was not found out."""
-    yield f"{asked.scenario.name}: infeasible: {_question(asked.scenario)}."
+    yield f"{asked.scenario.name}: infeasible: {_question(asked.scenario)}{too_slow(asked.scenario, asked.classes)}."
     if ways:
         yield "\n  - ".join(["Any one of these would do:", *ways])
     elif several:

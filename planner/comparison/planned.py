@@ -8,10 +8,11 @@ from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
 from planner.optimizer.layout_choice import LAYOUTS_PART, planning_problem
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution, unit_of
-from planner.optimizer.strategies import searched
+from planner.optimizer.strategies import searched, too_slow_alone
 from planner.queueing import Ttft
 from planner.results import Fleet
 from planner.scenario import Scenario
+from planner.units import number, percent
 from planner.work_clock import work_s
 
 Classes = Sequence[ClassSpec]
@@ -144,3 +145,16 @@ def _easy(problem: Problem) -> Problem:
     from planner.optimizer.network.ttft_bisection import LONGEST_TTFT_S, with_ttft_slo  # loads what searches networks
 
     return with_ttft_slo(easy, LONGEST_TTFT_S)
+
+
+def too_slow(scenario: Scenario, classes: Classes) -> str:
+    """Which prompts take longer to prefill than they may, to be said behind a semicolon; nothing where none do.
+
+    Args:
+        scenario: a question without a plan.
+        classes: its requests.
+    """
+    slow = max(too_slow_alone(planning_problem(scenario, classes=classes)), default=None)
+    if slow is None:
+        return ""
+    return f"; {percent(slow[0])} of the prompts take over {number(slow[1])} s to prefill, without any wait"
