@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from planner.queueing import (
     MarkovArrivals,
-    Mmpp,
     Phases,
     deterministic_wait,
     erlang_c,
@@ -113,9 +112,13 @@ def test_exponential_service_with_erlang_gaps_gives_takacs_formula(n: int, utili
     assert (chain.waiting_fraction, chain.mean_wait_s) == pytest.approx(exponential_wait(n, utilization, scv), rel=1e-6)
 
 
+MODULATED = MarkovArrivals(np.array([[-7 / 3, 1 / 3], [1 / 2, -1.0]]), np.diag([2.0, 0.5]))
+"""Poisson arrivals of 2 a second in spells of 3 s, and of 0.5 a second in spells of 2 s."""
+
+
 @pytest.mark.parametrize(
     "arrivals",
-    [renewal_arrivals(1.4, 1.0), renewal_arrivals(1.4, 2.5), Mmpp(2.0, 0.5, 3.0, 2.0).arrivals],
+    [renewal_arrivals(1.4, 1.0), renewal_arrivals(1.4, 2.5), MODULATED],
     ids=["Poisson", "renewal", "modulated"],
 )
 @pytest.mark.parametrize("shape", [(0.5, 3.0), (0.8, 4.5), (2.0, 16.0)])
