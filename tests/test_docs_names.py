@@ -29,7 +29,7 @@ FOREIGN = {
     *("--mem-fraction-static", "--context-length", "--chunked-prefill-size", "--save-result", "--all-files"),
 }
 """Options of servers, benchmarks and `pre-commit` that pages name."""
-FILES = (".md", ".toml", ".json")
+FILES = (".md", ".toml", ".json", ".py")
 Node = dict[str, Any]
 
 

@@ -5,10 +5,8 @@ from typing import Any, NamedTuple
 
 from planner.results import ClassPlan, Plan, PlanInputs
 from planner.results.plan_diff import BindChange, FigureChange, PlanDiff, PlanSide, ValueChange
-from planner.units import MILLI
+from planner.units import HOURS_PER_MONTH, MILLI
 
-HOURS_PER_MONTH = 730.0
-"""8,760 hours of a year over its months, as clouds count them."""
 SOLVER_NOISE = 1e-6
 """Relative difference that is rounding of solvers."""
 MOST_NOISE = 0.01
