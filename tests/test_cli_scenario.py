@@ -291,3 +291,12 @@ def test_files_among_which_no_scenario_is_are_passed_over_where_that_is_asked_fo
 def test_a_folder_without_any_scenario_is_told(in_folder: Path) -> None:
     (in_folder / "empty").mkdir()
     assert "empty" in failed("empty")
+
+
+def test_the_bundled_scenarios_are_listed_and_shown_as_they_are(tmp_path: Path) -> None:
+    listed = CliRunner().invoke(app, ["scenario", "list"])
+    assert listed.exit_code == 0
+    assert all(name in listed.stdout for name in bundled_scenarios())
+    shown = CliRunner().invoke(app, ["scenario", "show", "not-worth-it"]).stdout
+    (tmp_path / "mine.toml").write_text(shown, encoding="utf-8")
+    assert read_scenario(str(tmp_path / "mine.toml")).model_dump() == read_scenario("not-worth-it").model_dump()

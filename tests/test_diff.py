@@ -347,6 +347,9 @@ def test_a_condition_decides_the_exit_code(condition: str, is_broken: bool) -> N
     assert "in short" in found.stdout
     if is_broken:
         assert condition.strip() in str(found.exception)
+        assert "fails" in found.stdout
+        comment = diff("a.json", "b.json", "--fail-on", condition, "--format", "markdown").stdout
+        assert f"- **Fails:** {condition.strip()}: " in comment
 
 
 @given(st.sampled_from(["cost", "rate"]), st.floats(-90, 90), st.sampled_from("<>"), st.floats(0.2, 3))

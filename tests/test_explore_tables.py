@@ -5,9 +5,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 
 import pytest
 
+from planner.comparison import optimize
 from planner.comparison.evaluation import Evaluation
 from planner.errors import InputError
 from planner.optimizer import planning_problem
@@ -15,7 +17,7 @@ from planner.queueing import Path as QueuePath
 from planner.queueing import Service, Ttft, mgc_wait
 from planner.results import Fleet, PeriodPlan, Plan, plan_from
 from planner.results.explorer import Explorer, Tables
-from planner.scenario import read_scenario
+from planner.scenario import load_scenario, read_scenario
 from planner.studies.explore import Asked, explorer
 from planner.studies.explore.combination import (
     Knobs,
@@ -156,6 +158,37 @@ def test_a_plan_of_another_fleet_is_refused() -> None:
     for other in (renamed, plan.model_copy(update={"links": ()})):
         with pytest.raises(InputError, match="is of another fleet"):
             explorer(Asked(scenario, "", "planner optimize", "0", other, False))
+
+
+BATCHES = """
+schema = "planner.scenario/1"
+name = "batches"
+objective = "min-cost"
+demand_req_per_s = 4
+model = { profile = "llama-3.1-8b", stack = "vllm" }
+[sites.home]
+[workload]
+lengths = { kind = "constant", tokens = 2000 }
+output_lengths = { kind = "constant", tokens = 200 }
+[pools.both]
+site = "home"
+hardware = "h100-sxm"
+role = "colocated"
+layouts = "auto"
+tokens_per_pass = [512, 2048]
+[prices.h100-sxm]
+usd_per_accelerator_hour = 2
+basis = "assumed"
+source = "a test"
+"""
+
+
+def test_a_page_of_a_finished_plan_of_batches_shows_it_and_turns_nothing() -> None:
+    scenario = load_scenario(BATCHES, "batches.toml", Path())
+    plan = plan_from(json.dumps(optimize(scenario).answer()), "plan.json")
+    made = explorer(Asked(scenario, BATCHES, "planner optimize", "0", plan, False))
+    assert made.plan == plan
+    assert made.tables == ()
 
 
 def test_without_a_queueing_model_rates_and_cost_are_told_and_no_times() -> None:

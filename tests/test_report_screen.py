@@ -1,12 +1,15 @@
 """The first screen of a plan: what to buy, what it costs, whether its promise is kept, on thirty lines."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from math import inf
+from math import inf, log
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import norm
 from typer.testing import CliRunner, Result
 
 from planner.cli import app
@@ -20,6 +23,7 @@ from planner.report import SECTIONS, plan_screen
 from planner.report.screen import doubtful_lengths, fleet_table, fleet_to_buy, growth_table, latency_table, merit
 from planner.results import Plan, SloRun
 from planner.scenario import bundled_scenarios, load_scenario, read_scenario
+from planner.workload.lengths import LogNormalLengths
 
 HOURS_PER_MONTH = 730
 BUNDLED = ("prfaas-paper", "not-worth-it", "egress-at-scale")
@@ -125,6 +129,24 @@ def test_more_stock_that_would_do_without_a_site_is_said_with_its_bill() -> None
     said = " ".join(command().stdout.split())
     assert "64 h20-141gb of the stock would serve 1.41 req/s for 80.00 USD/h" in said
     assert "with more stock than stated prefill and decode in one batch on 144 h20-141gb" in said
+
+
+def test_why_no_other_fleet_does_it_is_said() -> None:
+    said = " ".join(command("--set", "slo.ttft_s=6", "--no-run").stdout.split())
+    assert "other fleets were tried, and none does it: such a fleet keeps the promise at no rate; " in said
+    slow = re.search(r"([\d.]+) % of the prompts take over 6 s to prefill, without any wait", said)
+    assert slow is not None
+    # By hand: the tail of the log-normal lengths beyond the length that an H20 instance prefills in 6 s.
+    scenario = read_scenario("prfaas-paper")
+    measured, lengths = scenario.measured_for(scenario.pools["pd-p"]), scenario.workload.lengths
+    assert measured is not None
+    assert measured.prefill is not None
+    assert isinstance(lengths, LogNormalLengths)
+    tokens = float(np.interp(6.0, measured.prefill.seconds, measured.prefill.tokens))
+    low, at, high = (
+        norm.cdf((log(x) - lengths.mu) / lengths.sigma) for x in (lengths.low_tokens, tokens, lengths.high_tokens)
+    )
+    assert float(slow[1]) / 100 == pytest.approx((high - at) / (high - low), abs=0.01)
 
 
 def test_a_time_is_promised_executed_predicted_or_without_waiting_and_says_which() -> None:

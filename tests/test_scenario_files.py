@@ -112,6 +112,16 @@ def test_a_scenario_that_is_not_there_is_an_input_error(
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"), [("log.csv", "scenario new NAME --from FILE"), ("plan.json", "explain, diff and the --plan of")]
+)
+def test_a_file_that_is_no_scenario_is_told_what_takes_it(name: str, hint: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="is no scenario") as caught:
+        read_scenario(str(tmp_path / name))
+    assert hint in str(caught.value)
+
+
 def test_prices_and_measurements_go_by_any_name_of_the_chip() -> None:
     scenario = read_scenario("prfaas-paper").varied(
         {"prices": {"h200_sxm": {"usd_per_accelerator_hour": 7, "basis": "assumed", "source": "x"}}}
