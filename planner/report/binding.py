@@ -1,4 +1,4 @@
-"""What binds, in words: what more of something would add, save, cost or shorten."""
+"""Words for what binds: the gain, saving, cost or time of more of something."""
 
 from planner.report.formats import figure, seconds
 from planner.results import Bottleneck, Plan, PlannedAgain
@@ -13,7 +13,7 @@ SMALLEST_IN_CENTS = 0.1
 
 
 def bottleneck(item: Bottleneck) -> str:
-    """What more of a constraint would add, save, cost or shorten.
+    """The gain, saving, extra cost or shorter time of more of a constraint, in words.
 
     In whole instances where that was planned again; the price of a linear program, in which instances have fractions,
     only where it was not.
@@ -44,7 +44,7 @@ def _more(n: float, what: str) -> str:
 
 
 def _whose(constraint: str) -> str:
-    """What there is one more of.
+    """Owner of what there is one more of, as words after it.
 
     >>> _whose("pools.near.n_instances"), _whose("links.wan.capacity_gbps"), _whose("sites.east.accelerators.h20-96gb")
     (' of near', ' on wan', ' of h20-96gb at east')

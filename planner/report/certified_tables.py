@@ -1,4 +1,4 @@
-"""What was certified of a plan, as tables for a terminal of a hundred columns."""
+"""The certificate of a plan, as tables for a terminal of a hundred columns."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ MOST_BROKEN = 4
 
 
 def certified_tables(plan: Plan) -> "list[RenderableType | None]":
-    """What a run bore out of a plan, for people; nothing where none was asked for."""
+    """Tables of what a run bore out of a plan, for people; nothing where none was asked for."""
     found = plan.certified
     if found is None:
         return []
@@ -55,7 +55,7 @@ def _nearest(found: Certified) -> list[Promise]:
 
 
 def _used(promise: Promise) -> float:
-    """How much of a limit is used up: below 1 where there is room, whichever side of it is the good one."""
+    """Used part of a limit: below 1 where there is room, whichever side of it is the good one."""
     if promise.metric == RATE:
         return promise.limit / max(promise.executed, NOTHING)
     return promise.executed / promise.limit
@@ -101,7 +101,7 @@ def _told(found: Certified) -> Iterator[str]:
 
 
 def _tightening(first: Round, last: Round) -> Iterator[str]:
-    """What the optimizer was handed instead of what was asked for, and what it cost."""
+    """Values handed to the optimizer instead of what was asked for, and their price in claimed rate."""
     handed: tuple[tuple[str, float | None, float | None, str], ...] = (
         ("TTFT", first.ttft_s, last.ttft_s, "s"),
         *_by_class("TTFT", first.ttft_by_class_s, last.ttft_by_class_s, "s"),

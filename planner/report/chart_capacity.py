@@ -279,7 +279,7 @@ def _role(fleet: Fleet, role: str, colors: dict[str, int]) -> tuple[tuple[str, i
 
 @dataclass(frozen=True)
 class UtilisationChart:
-    """How busy every pool and link is at the operating point."""
+    """Utilisation of every pool and link at the operating point."""
 
     rows: tuple[tuple[str, int, float, str], ...]
     """Label, colour number, utilisation, what of what."""

@@ -174,7 +174,7 @@ def prefill_chart(case: Case) -> PrefillChart | None:
 
 
 def _has_length(curve: ServiceCurve) -> bool:
-    """Whether there is more than a point to draw."""
+    """True if there is more than a point to draw."""
     return len(curve.tokens) > 1 and curve.tokens[-1] > STRETCH * curve.tokens[0]
 
 

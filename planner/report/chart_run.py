@@ -107,7 +107,7 @@ def _predicted_s(curve: TtftCurve, share: float) -> str:
 
 
 def run_chart(run: Run, records: RunRecords, capacity_gbps: dict[str, float], predicted: TtftCurve | None) -> RunChart:
-    """What a figure of a run shows.
+    """Contents of a run's figure.
 
     Args:
         run: the run.

@@ -84,7 +84,7 @@ def _dress(axes: "Axes", title: str, label: str) -> None:
 
 
 def schedulers_chart(found: SchedulerComparison, series: Sequence[ScheduledSeries]) -> SchedulersChart:
-    """What the figure shows of a comparison.
+    """Contents of a comparison's figure.
 
     Args:
         found: the comparison, for the order of its patterns.

@@ -79,7 +79,7 @@ class SizeMapChart:
 
 
 def size_map_chart(found: SizeMap) -> SizeMapChart:
-    """What the figure of a map shows."""
+    """Contents of a map's figure."""
     prompts = sorted({cell.input_tokens for cell in found.cells})
     limits = sorted({cell.tpot_s for cell in found.cells})
     kinds = dict.fromkeys((cell.model, cell.hardware) for cell in found.cells)

@@ -21,7 +21,7 @@ LOST = 1.25
 
 @dataclass(frozen=True)
 class FrontChart:
-    """What each budget buys: a step at every plan of the front."""
+    """Value that each budget buys: a step at every plan of the front."""
 
     heading: str
     pools: str

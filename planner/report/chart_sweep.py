@@ -29,7 +29,7 @@ MOST_TICKS = 8
 
 @dataclass(frozen=True)
 class Measure:
-    """What is drawn of a plan."""
+    """Measured quantity of a plan on a chart: its label and its value."""
 
     label: str
     value: Callable[[Plan], float | None]
@@ -54,7 +54,7 @@ def sweep_chart(found: PlanSweep) -> "Figure":
 
 
 def measure(found: PlanSweep) -> Measure:
-    """What the plans' objective is about; the highest rate where objectives differ."""
+    """Measure of the plans' objective; the highest rate where objectives differ."""
     objectives = {plan.objective for plan in found.plans}
     labels = {"min-cost": "USD per hour", "min-ttft": "TTFT as asked for [s]"}
     if len(objectives) == 1 and (objective := objectives.pop()) in labels:

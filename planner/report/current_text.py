@@ -17,7 +17,7 @@ STAY, CHANGE, OPTIMUM = "stay", "cheapest change", "optimum"
 
 
 def current_tables(current: Current) -> list["RenderableType"]:
-    """What to do with the fleet that stands, for people.
+    """Tables and remarks on what to do with the fleet that stands, for people.
 
     Args:
         current: the fleet that stands beside the plan.
@@ -50,7 +50,7 @@ def _others(current: Current) -> list[tuple[str, WayOn]]:
 
 
 def ways_table(current: Current) -> Table:
-    """What to do, with what it costs and how long it lasts."""
+    """Table of the ways on, with what they cost and how long they last."""
     headings = ("what to do", "instances", "change", ">USD/h", ">more", ">serves", "does", ">breaks in")
     ways = [(STAY, current.stay)]
     if current.change is not None and current.change != current.optimum:
@@ -88,7 +88,7 @@ def change(way: WayOn) -> str:
 
 
 def lasts(way: WayOn, growth_fraction_per_month: float | None) -> str:
-    """How long a fleet does, and to what day."""
+    """Time for which a fleet does, and the day to which."""
     if way.breaks_in_months is None:
         return DASH if growth_fraction_per_month is None else "never"
     if way.breaks_in_months == 0:
@@ -146,7 +146,7 @@ def _step_cells(step: Step) -> tuple[str, ...]:
 
 
 def _run(run: StepRun | None) -> str:
-    """What a run saw of a promise."""
+    """Outcome of a promise in a run."""
     if run is None:
         return DASH
     kept = {True: "kept", False: "broken", None: "too close to tell"}[run.holds]
@@ -154,7 +154,7 @@ def _run(run: StepRun | None) -> str:
 
 
 def _order(order: Order) -> list[str]:
-    """Whether there is an order of steps, and what breaks every one."""
+    """Lines that say if there is an order of steps, and what breaks every one."""
     least = f"{formats.figure(order.least_req_per_s)} req/s"
     if order.exists is None:
         return ["Whether there is an order in which nothing is lost was not found out in the time."]

@@ -1,4 +1,4 @@
-"""What is different between two plans, as a comment on a pull request."""
+"""Differences between two plans, as a comment on a pull request."""
 
 import re
 from dataclasses import replace
@@ -69,7 +69,7 @@ def _parts(found: PlanDiff, limit: int) -> list[str]:
 
 
 def _rest(found: PlanDiff, limit: int) -> list[str]:
-    """What is folded away: what binds, all figures, and tables that were cut."""
+    """Lines that are folded away: what binds, all figures, and tables that were cut."""
     tables = [
         ("What binds:", diff_words.binds_table(found, "")),
         ("All figures:", diff_words.figures_table(found, "", only_changed=False)),

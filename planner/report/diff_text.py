@@ -1,4 +1,4 @@
-"""What is different between two plans, for a terminal of a hundred columns."""
+"""Differences between two plans, for a terminal of a hundred columns."""
 
 from typing import TYPE_CHECKING
 

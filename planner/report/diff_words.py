@@ -1,4 +1,4 @@
-"""What is different between two plans, in words and tables that a terminal and a comment share."""
+"""Differences between two plans, in words and tables that a terminal and a comment share."""
 
 from math import inf
 from typing import Any
@@ -54,12 +54,12 @@ def answers_table(found: PlanDiff, title: str) -> Table:
 
 
 def binds_table(found: PlanDiff, title: str) -> Table:
-    """What binds before and after."""
+    """Table of what binds before and after."""
     return Table.of(title, BIND_HEADINGS, [(b.constraint, b.unit, *_bind_texts(b)) for b in found.binds])
 
 
 def remarks_of(found: PlanDiff) -> list[Note]:
-    """What a reader must know to use it."""
+    """Notes that a reader must know to use it."""
     lines: list[Note] = []
     if found.n_within_gaps:
         lines.append(
@@ -90,7 +90,7 @@ def remarks_of(found: PlanDiff) -> list[Note]:
 
 
 def same_words(found: PlanDiff) -> str:
-    """How much is the same."""
+    """Number of things that are the same, in words."""
     return f"{number(found.n_unchanged - found.n_within_gaps)} figures, decisions and binding constraints are the same"
 
 

@@ -1,4 +1,4 @@
-"""What came of a plan when it was run, as tables and words of a report in Markdown."""
+"""Results of a plan that was run, as tables and words of a report in Markdown."""
 
 from collections.abc import Iterator
 
@@ -60,7 +60,7 @@ def _value(value: float | None, unit: str, digits: int) -> str:
 
 
 def told(found: Executed) -> str:
-    """What was run, and how far both kinds of promise can be relied on."""
+    """Paragraph on what was run, and how far both kinds of promise can be relied on."""
     judged = [figure for figure in found.figures if figure.predicted is not None]
     kept = sum(figure.holds is True for figure in judged)
     text = (
@@ -128,7 +128,7 @@ def _scheduled(run: ScheduledRun, is_first: bool) -> list[str]:
 
 
 def patterns(case: Case) -> list[str]:
-    """What every pattern is, and what was left out, a line each."""
+    """Description of every pattern, and what was left out, a line each."""
     found = None if case.executed is None else case.executed.schedulers
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""How the numbers of a plan hang together, in ten statements at the most: each is made of the plan's own figures."""
+"""Explanation of a plan's numbers in ten statements at the most: each is made of the plan's own figures."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ FIRST_LEFT_OUT: tuple[Topic, ...] = ("link",)
 
 
 def explanation(plan: Plan) -> Explanation:
-    """How the numbers of a plan hang together.
+    """Explanation of how the numbers of a plan hang together.
 
     Args:
         plan: the answer of `planner optimize`.

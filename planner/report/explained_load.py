@@ -1,4 +1,4 @@
-"""What a plan has to do and how busy that makes it, each line from the plan's own figures."""
+"""Statements on a plan's load and how busy that makes it, each line from the plan's own figures."""
 
 from planner.report.formats import EXACT, figure, listed, seconds
 from planner.report.grounds import Grounds, place_of
@@ -94,7 +94,7 @@ def threshold(plan: Plan, at: Grounds) -> str | None:
 
 
 def _balance(plan: Plan, at: Grounds) -> str:
-    """Whether the two sides of a threshold are equally busy, where each is one pool."""
+    """Sentence on how equally busy the two sides of a threshold are; empty unless each is one pool."""
     sides = [[p for p in plan.pools if p.prompts == part and p.offered_req_per_s] for part in ("long", "short")]
     if any(len(side) != 1 for side in sides):
         return ""

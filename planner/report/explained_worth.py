@@ -1,4 +1,4 @@
-"""What a plan costs, promises and is compared with, each line from the plan's own figures."""
+"""Statements on a plan's cost, promises and rivals, each line from the plan's own figures."""
 
 from planner.report import binding
 from planner.report.formats import figure, listed, seconds, sentence, signed_percent, small_percent
@@ -15,7 +15,7 @@ BASES = ("measured", "calibrated", "inferred", "datasheet")
 
 
 def one_more(plan: Plan, at: Grounds) -> str | None:
-    """What one more instance, port or Gbps would bring."""
+    """Gain from one more instance, port or Gbps, in words."""
     stated = [item for item in plan.bottlenecks if not _is_promise(item)]
     if not stated:
         return sentence(binding.nothing_binds(plan)) if plan.baselines or plan.bottlenecks else None
@@ -38,7 +38,7 @@ def _take(item: Bottleneck, at: Grounds) -> None:
 
 
 def promise(plan: Plan, at: Grounds) -> str | None:
-    """What is promised, how near the plan is to it, and what it costs."""
+    """Statement on what is promised, how near the plan is to it, and what it costs."""
     promised = [c for c in plan.classes if c.slo and "ttft_s" in c.slo]
     if not promised:
         if plan.objective == "min-ttft":
@@ -58,7 +58,7 @@ def promise(plan: Plan, at: Grounds) -> str | None:
 
 
 def _room(c: ClassPlan) -> float:
-    """What is left of a promise, as a fraction of it; nothing where that is unknown."""
+    """Slack of a promise, as a fraction of it; all of it where the prediction is unknown."""
     slo = c.slo or {}
     predicted = _predicted(c)
     return 1.0 if predicted is None else 1 - predicted[1] / slo["ttft_s"]
@@ -129,7 +129,7 @@ def _strongest(plan: Plan) -> Baseline | None:
 
 
 def gap(plan: Plan, at: Grounds) -> str:
-    """What the search leaves open, and what it says nothing of."""
+    """Statement on what the search leaves open, and what it says nothing of."""
     units = {"max-throughput": "req/s", "min-cost": "USD/h", "min-ttft": "s"}
     bound = usd(at("bound")) if plan.objective == "min-cost" else number(at("bound"), 4)
     over = " at any threshold" if has_choice_of_place(plan) else ""
@@ -142,7 +142,7 @@ def gap(plan: Plan, at: Grounds) -> str:
 
 
 def basis(plan: Plan, at: Grounds) -> str:
-    """What the service times rest on, and what that may do to the bill."""
+    """Statement on what the service times rest on, and what that may do to the bill."""
     named = {kind: [p.name for p in plan.pools if p.basis == kind and p.n_instances] for kind in BASES}
     for names in named.values():
         for name in names:

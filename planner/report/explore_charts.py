@@ -59,7 +59,7 @@ def _spec(*layers: Spec, **more: Any) -> Spec:
 
 
 def _marker(kind: str, colour: str, data: str, x: Spec, y: Spec | None = None) -> Spec:
-    """What stands at the plan, or at where the knobs are."""
+    """Mark at the plan, or at where the knobs are."""
     mark = {"type": kind, "color": colour, "strokeWidth": 2, "size": 90, "filled": True, "tooltip": True}
     if kind == "rule":
         mark = {"type": "rule", "color": colour, "strokeWidth": 2, "strokeDash": [5, 3] if colour == PLAN else []}

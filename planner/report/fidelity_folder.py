@@ -31,12 +31,12 @@ def write_fidelity_report(survey: FidelitySurvey, out_dir: Path) -> None:
 
 
 def check_fidelity_report(survey: FidelitySurvey, out_dir: Path) -> list[str]:
-    """What in a folder is not as `write_fidelity_report` would leave it, a line each."""
+    """Differences of a folder from what `write_fidelity_report` would leave, a line each."""
     shown = fidelity_charts(survey)
     return check_folder(out_dir, {REPORT: fidelity_markdown(survey, shown)}, shown)
 
 
 def fidelity_charts(survey: FidelitySurvey) -> dict[str, Chart]:
-    """What the figures show, by file name without suffix; only those with something to show."""
+    """Contents of the figures, by file name without suffix; only those with something to show."""
     found = ((name, chart(survey)) for name, chart in CHARTS.items())
     return {name: chart for name, chart in found if chart is not None}

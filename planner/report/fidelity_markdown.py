@@ -51,7 +51,7 @@ def headline(survey: FidelitySurvey) -> str:
 
 
 def files_table(survey: FidelitySurvey) -> str:
-    """What was measured, and whose it is; aggregates only."""
+    """Table of what was measured, and whose it is; aggregates only."""
     rows = (
         [
             as_code(file.name),
@@ -174,7 +174,7 @@ def refused(survey: FidelitySurvey) -> str:
 
 
 def command(survey: FidelitySurvey) -> str:
-    """What regenerates the report, in its folder."""
+    """Command that regenerates the report, in its folder."""
     return code(shlex.join(["planner", "fidelity", *(unescaped(file.name) for file in survey.files), "--report", "."]))
 
 

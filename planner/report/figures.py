@@ -63,7 +63,7 @@ CHARTS: dict[str, Callable[[Case], Chart | None]] = {
 
 
 def charts(case: Case) -> dict[str, Chart]:
-    """What the figures of a case show, by file name without suffix; only those that make sense for it."""
+    """Contents of a case's figures, by file name without suffix; only those that make sense for it."""
     case = plain_record(case)
     found = {name: chart(case) for name, chart in CHARTS.items()}
     found |= {f"front_{item.front.against}": front_chart(item.front) for item in case.fronts}

@@ -117,7 +117,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def check_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | None = None) -> list[str]:
-    """What in a folder is not as `write_report` would leave it.
+    """Differences of a folder from what `write_report` would leave.
 
     Args:
         case: what the report should say.
@@ -149,7 +149,7 @@ def check_inputs(out_dir: Path, inputs: str) -> list[str]:
 
 
 def check_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Chart]) -> list[str]:
-    """What in a folder is not as `write_folder` would leave it.
+    """Differences of a folder from what `write_folder` would leave.
 
     Texts are compared exactly, figures by what they plot: another version of matplotlib draws other pixels.
 

@@ -55,7 +55,7 @@ def times(ratio: float | None) -> str:
 
 
 def objective(value: float | None, unit: str) -> str:
-    """What a plan is for, in its unit: money as every bill is printed.
+    """Value of a plan's objective, in its unit: money as every bill is printed.
 
     >>> objective(7.0, "USD/h"), objective(7.0, "req/s")
     ('7.00', '7.000')
@@ -94,7 +94,7 @@ def listed(names: list[str]) -> str:
 
 
 def tolerance(fraction: float | None) -> str:
-    """How far a figure may be off.
+    """Allowed error of a figure.
 
     >>> tolerance(0.03), tolerance(1e-9), tolerance(None)
     ('3.0 %', 'exact', '–')

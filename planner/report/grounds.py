@@ -24,7 +24,7 @@ class Grounds:
         return value
 
     def taken(self) -> tuple[Ground, ...]:
-        """What was asked for since the last call, each once and in order."""
+        """Figures asked for since the last call, each once and in order."""
         found = tuple(Ground(figure=figure, value=value) for figure, value in self._asked.items())
         self._asked = {}
         return found

@@ -33,7 +33,7 @@ def write_live_report(live: Live, out_dir: Path) -> None:
 
 
 def check_live_report(live: Live, out_dir: Path) -> list[str]:
-    """What in a folder is not as `write_live_report` would leave it, a line each."""
+    """Differences of a folder from what `write_live_report` would leave, a line each."""
     shown = live_charts(live)
     return check_folder(out_dir, _texts(live, shown), shown)
 
@@ -44,7 +44,7 @@ def live_answer(live: Live) -> str:
 
 
 def live_charts(live: Live) -> dict[str, Chart]:
-    """What the figures show, by file name without suffix; only those with something to show."""
+    """Contents of the figures, by file name without suffix; only those with something to show."""
     found = ((name, chart(live)) for name, chart in CHARTS.items())
     return {name: chart for name, chart in found if chart is not None}
 

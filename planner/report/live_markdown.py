@@ -36,7 +36,7 @@ def live_markdown(live: Live, figures: Collection[str]) -> str:
 
 
 def verdict(live: Live) -> str:
-    """How many figures held, and which did not."""
+    """Number of figures that held, and names of those that did not."""
     failed = [check.metric for check in live.checks if not check.holds]
     n, total = len(live.checks) - len(failed), len(live.checks)
     if not failed:

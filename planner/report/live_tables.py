@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def live_tables(found: Live) -> list["RenderableType"]:
-    """What was served on which machine, and every metric predicted, executed and measured.
+    """Tables of what was served on which machine, and every metric predicted, executed and measured.
 
     Args:
         found: the answer of `planner live`.

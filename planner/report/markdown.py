@@ -73,7 +73,7 @@ def _context(case: Case, figures: Collection[str], again: Rerun) -> dict[str, An
 
 
 def regenerate_words(again: Rerun) -> str:
-    """How the report is made again."""
+    """The way to make the report again."""
     where = "in this folder"
     if again.data:
         where += f" and with the folder of {formats.listed(list(map(code, again.data)))} in `PLANNER_DATA`"
@@ -81,7 +81,7 @@ def regenerate_words(again: Rerun) -> str:
 
 
 def saturation_words(case: Case) -> str:
-    """What saturation means for a queue; nothing where nothing is saturated."""
+    """Meaning of saturation for a queue; nothing where nothing is saturated."""
     if not words.saturated(case.plan):
         return ""
     return (
@@ -109,7 +109,7 @@ def _until(ratio: float | None) -> str:
 
 
 def break_even_words(case: Case) -> str:
-    """What the decisions are about, and which assumptions nobody varied."""
+    """Words on what the decisions are about, and which assumptions nobody varied."""
     titles = {variant.name: variant.title for variant in case.comparisons}
     others = dict.fromkeys(item.decides for item in case.break_even if item.decides in titles)
     goal = "a lower bill" if case.plan.objective == "min-cost" else "a higher rate"
@@ -127,7 +127,7 @@ def unmoved_words(found: Sensitivity) -> str:
 
 
 def hours_words(case: Case) -> str:
-    """What a day costs with a fleet for its busiest hour."""
+    """Cost of a day with a fleet for its busiest hour, in words."""
     hours = case.hours
     if not hours:
         return ""
@@ -150,7 +150,7 @@ def hours_words(case: Case) -> str:
 
 
 def rule_words(case: Case) -> str:
-    """What planning with the mean length instead of the mean work would cost."""
+    """Effect of planning with the mean length instead of the mean work, in words."""
     if case.other_rule is None:
         return ""
     exact, mean = sorted((case.plan, case.other_rule), key=lambda plan: plan.capacity_rule)
@@ -184,7 +184,7 @@ def by_source(claims: tuple[ClaimResult, ...]) -> list[tuple[str, list[ClaimResu
 
 
 def claims_words(claims: tuple[ClaimResult, ...]) -> str:
-    """How many published figures come out, in one sentence."""
+    """Number of published figures that come out, in one sentence."""
     judged = [claim for claim in claims if claim.kind == "result" and claim.holds is not None]
     holding = sum(bool(claim.holds) for claim in judged)
     inputs = sum(claim.kind == "input" for claim in claims)

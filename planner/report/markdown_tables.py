@@ -75,7 +75,7 @@ def pools(plan: Plan) -> str:
 
 
 def setups(plan: Plan) -> str:
-    """How the instances of every pool are run, and where their times come from."""
+    """Settings of the instances of every pool, and where their times come from."""
     return setup_table(plan).markdown()
 
 
@@ -190,7 +190,7 @@ def baselines(plan: Plan) -> str:
 
 
 def price_ratios(prices: PriceRatios) -> str:
-    """What the same money buys, for a handful of price ratios."""
+    """Table of what the same money buys, for a handful of price ratios."""
     every = max(1, (len(prices.ratios) - 1) // (N_RATIOS - 1)) if len(prices.ratios) > 1 else 1
     shown = [
         i for i, ratio in enumerate(prices.ratios) if i % every == 0 or abs(ratio - prices.stated_ratio) < formats.EXACT

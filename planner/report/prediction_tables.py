@@ -56,7 +56,7 @@ def shortfall(prediction: Prediction) -> str:
 
 
 def _lacking_bytes(prediction: Prediction) -> float:
-    """What an accelerator lacks for the weights, else for the longest prompt asked for [B]."""
+    """Memory that an accelerator lacks for the weights, else for the longest prompt asked for [B]."""
     if not prediction.fits:
         return prediction.lacking_bytes_per_accelerator
     return max((row.lacking_bytes_per_accelerator for row in prediction.prefill), default=0.0)
@@ -105,7 +105,7 @@ def _largest_batch(prediction: Prediction) -> str:
 
 
 def _drafted(found: SpeculationPrediction) -> str:
-    """What drafts, how many tokens a step yields, and what the memory of it is."""
+    """Words on what drafts, how many tokens a step yields, and what the memory of it is."""
     by = "its MTP layers" if found.draft_model is None else found.draft_model
     accepted = ", ".join(f"{value:g}" for value in dict.fromkeys(found.acceptance))
     yields = f"{found.draft_tokens} tokens by {by}, accepted at {accepted}: {found.tokens_per_step:.3g} tokens per step"
@@ -147,7 +147,7 @@ def _prefill_cells(row: PrefillPrediction, cached: bool, measured: bool) -> list
 
 
 def _full_prefill(prediction: Prediction) -> "RenderableType | None":
-    """What the instance does when it is never without prompts of a length, one on each attention replica."""
+    """Throughput of the instance that is never without prompts of a length, one on each attention replica."""
     rows = [row for row in prediction.prefill if row.tokens_per_s is not None]
     if not rows:
         return None

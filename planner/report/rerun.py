@@ -1,4 +1,4 @@
-"""How a report is made again: what stands at its end, and what a stale one is answered with."""
+"""The way to make a report again: what stands at its end, and what a stale one is answered with."""
 
 import shlex
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rerun:
-    """What a report depends on beside its scenario."""
+    """Inputs of a report beside its scenario."""
 
     overrides: tuple[str, ...] = ()
     """`KEY=VALUE` changes of the scenario, as `--set` takes them."""

@@ -89,7 +89,7 @@ def _periods(run: Run) -> "RenderableType | None":
 
 
 def _rebalance(run: Run) -> "RenderableType | None":
-    """What moved between cache pools; None where nothing does."""
+    """Table of what moved between cache pools; None where nothing does."""
     seen = run.rebalance
     if seen is None:
         return None

@@ -185,14 +185,14 @@ def _row(table: Table, key: str, node: Node, tables: Mapping[str, Table], exampl
 
 
 def _written_below(node: Node, table: Table, key: str) -> str:
-    """How a key is written that is a table of its own."""
+    """Spelling of a key that is a table of its own."""
     for _, path in _inner(node, f"{table.paths[0]}.{key}".lstrip(".")):
         return f"`[[{path.removesuffix('[]')}]]`" if path.endswith("[]") else f"`[{path.replace('[]', '')}]`"
     return DASH
 
 
 def _taken(node: Node, key: str, tables: Mapping[str, Table]) -> Iterator[str]:
-    """What a key takes, each of several choices by itself."""
+    """Values that a key takes, each of several choices by itself."""
     if "$ref" in node:
         table = tables[node["$ref"].rsplit("/", 1)[1]]
         yield f"[{table.kind or 'table'}](#{table.anchor})"

@@ -37,7 +37,7 @@ def _cell(n_instances: int, starts: int) -> str:
 
 
 def schedule_words(schedule: Schedule) -> str:
-    """What following saves, and what pools have to keep to."""
+    """Saving from following, and rules that pools have to keep to."""
     alike: dict[str, list[str]] = {}
     for pool in schedule.pools:
         alike.setdefault(_rules(pool), []).append(pool.pool)
@@ -56,7 +56,7 @@ def _saved(schedule: Schedule) -> str:
 
 
 def _rules(pool: PoolSchedule) -> str:
-    """What instances of a pool have to keep to; empty where they may come and go at once.
+    """Rules that instances of a pool have to keep to; empty where they may come and go at once.
 
     >>> _rules(PoolSchedule(pool="pd-d", least_time_up_h=4.0, start_up_s=600.0, replicas=(), usd_per_hour=None))
     'serve 4 h at least, and are rented 10 min before'

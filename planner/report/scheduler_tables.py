@@ -1,4 +1,4 @@
-"""What the system changed by itself, and what that is worth, as tables for a terminal of a hundred columns."""
+"""Changes that the system made by itself, and their worth, as tables for a terminal of a hundred columns."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def scheduler_table(run: Run) -> "RenderableType | None":
-    """What the system changed in a run; None where it kept to its plan."""
+    """Changes that the system made in a run; None where it kept to its plan."""
     seen = run.scheduler
     if seen is None:
         return None

@@ -130,7 +130,7 @@ def recommendation_text(plan: Plan) -> str:
 
 
 def is_broken(plan: Plan) -> bool:
-    """Whether a run showed that the promise is not kept."""
+    """True if a run showed that the promise is not kept."""
     return plan.slo_run is not None and plan.slo_run.decided is True and plan.slo_run.holds is False
 
 
@@ -160,7 +160,7 @@ def obtainable_fleets(plan: Plan) -> list[Baseline]:
 
 
 def does_the_same(plan: Plan, other: Fleet) -> bool:
-    """Whether a fleet serves the plan's demand, or costs no more where the rate or the TTFT counts."""
+    """True if a fleet serves the plan's demand, or costs no more where the rate or the TTFT counts."""
     ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
     if plan.objective == "min-cost":
         return theirs is not None and other.most_req_per_s >= words.FULL * plan.throughput_req_per_s
@@ -170,7 +170,7 @@ def does_the_same(plan: Plan, other: Fleet) -> bool:
 
 
 def merit(plan: Plan, fleet: Fleet) -> float:
-    """What fleets are ordered by, the better the smaller: a bill, a TTFT, or a rate with its sign changed."""
+    """Figure that fleets are ordered by, the better the smaller: a bill, a TTFT, or a rate with its sign changed."""
     if plan.objective == "min-cost":
         return fleet.cost.usd_per_hour or 0.0
     if plan.objective == "min-ttft":
@@ -192,7 +192,7 @@ def _promised_ttft_s(plan: Plan, fleet: Fleet) -> float | None:
 
 
 def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: text) -> Iterator[tuple[str, str]]:
-    """What a person who decides asks first, each with its answer.
+    """Answers to what a person who decides asks first, each after the name of its question.
 
     Args:
         plan: the answer of `planner optimize`.
@@ -280,7 +280,7 @@ def monthly(usd_per_hour: float | None) -> str:
 
 
 def promise(plan: Plan, fleet: Fleet) -> str:
-    """What is promised of latency, and whether a run keeps it."""
+    """Words on what is promised of latency, and what a run made of it."""
     if plan.slo_run is None:
         promised = any(c.slo for c in plan.classes)
         return "as predicted, not run" if promised else "none on latency (slo.ttft_s and slo.tpot_ms state one)"
@@ -319,7 +319,7 @@ def _why_none(plan: Plan) -> str:
 
 
 def _does(plan: Plan, other: Fleet) -> str:
-    """What a fleet does beside the plan, by what plans are judged by here."""
+    """Performance of a fleet beside the plan, by what plans are judged by here."""
     cost = "" if other.cost.usd_per_hour is None else f" for {usd(other.cost.usd_per_hour)} USD/h"
     if plan.objective == "min-cost":
         is_strict = any(code_of(note) == "stricter-promise" for note in plan.notes)

@@ -23,12 +23,12 @@ def write_size_map(found: SizeMap, out_dir: Path, inputs: str = "") -> None:
 
 
 def check_size_map(found: SizeMap, out_dir: Path, inputs: str = "") -> list[str]:
-    """What in a folder is not as `write_size_map` would leave it, a line each."""
+    """Differences of a folder from what `write_size_map` would leave, a line each."""
     return check_folder(out_dir, {REPORT: with_inputs(size_map_markdown(found), inputs)}, size_map_charts(found))
 
 
 def size_map_charts(found: SizeMap) -> dict[str, Chart]:
-    """What the figure shows, by file name without suffix."""
+    """Contents of the figure, by file name without suffix."""
     return {FIGURE: size_map_chart(plain_record(found))}
 
 
@@ -51,7 +51,7 @@ def size_map_markdown(found: SizeMap) -> str:
 
 
 def _counts(found: SizeMap) -> str:
-    """How often which way is the better one, by model and accelerator."""
+    """Table of how often which way is the better one, by model and accelerator."""
     rows = []
     for model, hardware in dict.fromkeys((cell.model, cell.hardware) for cell in found.cells):
         mine = [c for c in found.cells if (c.model, c.hardware) == (model, hardware)]

@@ -33,7 +33,7 @@ def front_table(front: Front) -> Table:
 
 
 def value_heading(front: Front) -> str:
-    """What a front is of, with its unit."""
+    """Heading of a front's values, with their unit."""
     if front.against == "ttft":
         return f"TTFT P{front.percentile:g} [s]"
     return f"{front.against} [req/s]"
@@ -77,7 +77,7 @@ def _variation_rows(item: InputSensitivity, unit: str) -> Iterator[tuple[str, ..
 
 
 def served(fraction: float | None) -> str:
-    """What share of the demand is served; a dash where that is unknown.
+    """Share of the demand that is served; a dash where that is unknown.
 
     >>> served(1.0), served(0.9342), served(None)
     ('all', '93.4 %', '–')

@@ -1,4 +1,4 @@
-"""What is said of every plan of a sweep, column by column: over all pools, links, classes and periods of its plans."""
+"""Columns that describe every plan of a sweep: over all pools, links, classes and periods of its plans."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def csv_columns(found: PlanSweep) -> list[Column]:
 
 
 def table_columns(found: PlanSweep) -> list[Column]:
-    """What a reader compares, as texts; lines of a heading are apart, and a MARK aligns a column to the right."""
+    """Columns to compare, as texts; lines of a heading are apart, and a MARK aligns a column to the right."""
     plans = found.plans
     return [
         Column(f"{MARK}req/s\nat most", lambda plan: number(plan.most_req_per_s)),

@@ -88,7 +88,7 @@ def _pools(plan: Plan) -> "RenderableType | None":
 
 
 def setup_table(plan: Plan) -> Table:
-    """How the instances of every pool are run, and where their times come from."""
+    """Table of how the instances of every pool are run, and where their times come from."""
     return Table.of("how an instance runs", words.SETUP_HEADINGS, words.setup_rows(plan))
 
 
@@ -166,7 +166,7 @@ def _baselines(plan: Plan) -> "RenderableType | None":
 
 
 def fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
-    """What a fleet has and serves beside the plan, and what it costs."""
+    """Cells of a fleet: what it has and serves beside the plan, and what it costs."""
     return [
         words.named_sizes(fleet),
         formats.figure(fleet.most_req_per_s),

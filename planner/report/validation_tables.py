@@ -51,7 +51,7 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
 
 
 def _periods(found: Validation) -> "RenderableType | None":
-    """What came of every period, and what its prediction was farthest off in; None where one was run."""
+    """Outcome of every period, and the prediction that was farthest off; None where one was run."""
     headings = ("period", ">req/s", ">checks", ">fail", ">undecided", "farthest off", ">error", ">allowed")
     text = "the checks above are of all periods together; --period NAME shows those of one"
     rows = []
@@ -65,7 +65,7 @@ def _periods(found: Validation) -> "RenderableType | None":
 
 
 def _observed(found: Validation) -> "RenderableType | None":
-    """What was measured on a running system, beside the plan; None where the scenario states nothing."""
+    """Measurements of a running system, beside the plan; None where the scenario states nothing."""
     rows = [
         (
             one.metric,
@@ -89,12 +89,12 @@ def _verdict(found: Validation) -> str:
 
 
 def _enough(found: Validation) -> str:
-    """What would decide."""
+    """Length of a run that would decide, in words."""
     return longer_run([check.enough_requests for check in found.undecided])
 
 
 def longer_run(enough: Sequence[int | None]) -> str:
-    """How many requests should decide everything that is undecided, as far as it is known.
+    """Number of requests that should decide everything that is undecided, as far as it is known.
 
     >>> longer_run([44000, None, 81000]), longer_run([None])
     ('about 81,000 requests should do', 'more requests are needed')
@@ -127,7 +127,7 @@ def check_row(check: Check) -> tuple[str, ...]:
 
 
 def _requests(found: Validation) -> str:
-    """How long the runs were, and how long they may be.
+    """Length of the runs, and the most that it may be.
 
     >>> judged = {"holds": True, "decided": True, "checks": (), "unpredicted": ()}
     >>> lengths = {"n_requests": 4000, "n_requests_full": 8000, "most_requests": 16_000}
@@ -140,13 +140,13 @@ def _requests(found: Validation) -> str:
 
 
 def broken_promises(found: Validation) -> str:
-    """What to say of a plan that does not hold."""
+    """Message on a plan that does not hold."""
     head = f"{found.scenario}: {len(found.failed)} of {len(found.checks)} predictions do not hold:\n"
     return head + _lines(found.failed)
 
 
 def undecided_promises(found: Validation) -> str:
-    """What to say of a plan that may hold."""
+    """Message on a plan that may hold."""
     n = len(found.undecided)
     are = "prediction is" if n == 1 else "predictions are"
     limit = f"{found.most_requests:,} requests are too few"

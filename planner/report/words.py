@@ -1,4 +1,4 @@
-"""What a plan says, in words that tables and Markdown share."""
+"""Words on a plan, which tables and Markdown share."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -29,7 +29,7 @@ EPSILON = 1e-9
 
 
 def decision(decides: str, answer: bool | None) -> str:
-    """What a decision says.
+    """Words for a decision.
 
     >>> decision("verdict", True), decision("all-h20", False), decision("verdict", None)
     ('worth it', 'behind all-h20', 'no plan')
@@ -90,7 +90,7 @@ def accelerators(fleet: Fleet) -> str:
 
 
 def pool_kind(pool: PoolPlan) -> str:
-    """What a pool does."""
+    """Role of a pool, with the prompts that it takes."""
     return pool.role if pool.prompts is None else f"{pool.role}, {pool.prompts} prompts"
 
 
@@ -103,7 +103,7 @@ SETUP_HEADINGS = ("pool", "instance of", "layout", "stack", "weights", "KV cache
 
 
 def setup_rows(fleet: Fleet) -> Iterator[tuple[str, ...]]:
-    """How the instances of every pool are run, under SETUP_HEADINGS; a dash where nobody said."""
+    """Settings of the instances of every pool, under SETUP_HEADINGS; a dash where nobody said."""
     for pool in fleet.pools:
         known = (how_run(pool), pool.stack, pool.precision, pool.kv_precision)
         n = pool.accelerators_per_instance
@@ -150,7 +150,7 @@ def prefill_to_decode(plan: Plan) -> str:
 
 
 def has_colocated(plan: Plan) -> bool:
-    """Whether the plan or a fleet beside it prefills and decodes in one batch."""
+    """True if the plan or a fleet beside it prefills and decodes in one batch."""
     return any(pool.role == "colocated" for fleet in (plan, *plan.baselines) for pool in fleet.pools)
 
 
@@ -182,7 +182,7 @@ def worth_it(plan: Plan) -> str:
 
 
 def other_fleet(other: Baseline) -> str:
-    """What a baseline is, and whether it takes more than can be had."""
+    """Title of a baseline, with a mark if it takes more than can be had."""
     return f"{other.title}{' (more than the stated stock)' if other.beyond_stock else ''}"
 
 
@@ -204,7 +204,7 @@ def threshold(plan: Plan) -> str:
 
 
 def has_choice_of_place(plan: Plan) -> bool:
-    """Whether some prompts may be prefilled elsewhere than others."""
+    """True if some prompts may be prefilled elsewhere than others."""
     return bool(plan.links) or plan.offload_fraction > EPSILON or any(pool.prompts == "long" for pool in plan.pools)
 
 
@@ -328,7 +328,7 @@ def cost(plan: Plan) -> str:
 
 
 def cost_band(plan: Plan) -> str:
-    """What the bill may be, and what that rests on; nothing where nothing is known of it."""
+    """Range of the bill, and what that rests on; nothing where nothing is known of it."""
     band = plan.cost_band
     if band is None:
         return ""
@@ -368,14 +368,14 @@ def ttft(plan: Plan) -> str:
 
 
 def quality(plan: Plan) -> list[str]:
-    """How good a plan is proven to be, and what of its figures was run."""
+    """Sentences on how good a plan is proven to be, and what of its figures was run."""
     found = plan.slo_run
     others = "the other fleets, and prices of constraints, are predicted, not run" if found and found.requests else ""
     return [sentence(text) for text in (status(plan), free_routing(plan), others) if text]
 
 
 def slo_run(plan: Plan) -> str:
-    """What is promised of times, and what a run made of it."""
+    """Words on what is promised of times, and what a run made of it."""
     found = plan.slo_run
     if found is None:
         return DASH
@@ -407,7 +407,7 @@ def _interval(low_s: float | None, high_s: float | None) -> str:
 
 
 def _kept(found: SloRun) -> str:
-    """Whether a promise is kept, by how long a run, or why that is not known."""
+    """Outcome of a promise, by how long a run, or why that is not known."""
     if found.basis == "predicted":
         return f"not run ({found.because})"
     missing = f", {len(found.not_run)} periods not run" if found.not_run else ""
@@ -447,7 +447,7 @@ def no_wait_reason(fleet: Fleet) -> str:
 
 
 def status(plan: Plan) -> str:
-    """How good the plan is, proven."""
+    """Proven quality of the plan."""
     bound = number(plan.bound, 4)
     goal = {"max-throughput": f"{bound} req/s", "min-cost": f"{usd(plan.bound)} USD/h", "min-ttft": f"{bound} s"}
     best = "optimal" if plan.status == "optimal" else "feasible, the best that was found"
@@ -458,7 +458,7 @@ def status(plan: Plan) -> str:
 
 
 def free_routing(plan: Plan) -> str | None:
-    """What giving up the threshold would gain; None where it was not asked."""
+    """Gain from giving up the threshold; None where it was not asked."""
     free = plan.free_routing
     if free is None:
         return None
