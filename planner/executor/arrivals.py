@@ -31,7 +31,7 @@ def gamma_s(n: int, req_per_s: float, process: GammaArrivals, generator: Generat
 
 
 def has_own_arrivals(scenario: Scenario) -> bool:
-    """Whether some class arrives other than at random by what its workload says."""
+    """True if some class arrives other than at random by what its workload says."""
     return any(workload.arrivals.squared_cv != 1 for _, workload in scenario.workloads.values())
 
 

@@ -70,11 +70,11 @@ class Locator:
         return str(self.folder)
 
     def get_source_stamp(self) -> str:
-        """What changes with the sources: nothing in one folder."""
+        """Stamp that changes with the sources: nothing in one folder."""
         return ""
 
     def get_disambiguator(self) -> str:
-        """What tells functions of one name apart: there are none in one folder."""
+        """Text that tells functions of one name apart: there are none in one folder."""
         return ""
 
 
@@ -93,7 +93,7 @@ def kept_in(folder: Path) -> Iterator[None]:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a folder of compiled code is there, as it was stored; one that is damaged is told of, and removed."""
+    """True if a folder of compiled code is there, as it was stored; one that is damaged is told of, and removed."""
     if not folder.is_dir():
         return False
     with suppress(OSError):

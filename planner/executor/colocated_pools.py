@@ -102,7 +102,7 @@ class Colocated:
         )
 
     def rules(self, prompts: NDArray[np.int_], outputs: NDArray[np.int_]) -> EngineRules:
-        """How its instances form passes of requests of such lengths [tokens]."""
+        """Rules by which its instances form passes of requests of such lengths [tokens]."""
         one, served = self.engine, self.engine.served
         longest = float((prompts + outputs).max())
         room, fixed = self.room_tokens(float(max(prompts.min() // 2, 1)), longest)

@@ -47,7 +47,7 @@ def machine_code(calls: Mapping[Callable[..., Any], tuple[Any, ...]], about_s: i
 
 
 def _form(value: Any) -> Any:
-    """What numba's type of a value depends on, told sooner than the type."""
+    """Properties of a value that numba's type of it depends on, told sooner than the type."""
     if isinstance(value, tuple):
         return type(value), tuple(map(_form, value))
     if isinstance(value, np.ndarray):
@@ -63,7 +63,7 @@ def _typed(calls: Mapping[Callable[..., Any], tuple[Any, ...]]) -> Calls:
 
 
 def _loaded(wanted: Calls) -> tuple[Any, ...] | None:
-    """What an earlier process compiled; None where there is nothing whole."""
+    """Functions that an earlier process compiled; None where there is nothing whole."""
     folder = cache_folder()
     if folder is None or not is_whole(folder / _name(wanted)):
         return None

@@ -1,4 +1,4 @@
-"""How sure the figures of long runs are: requests that are late come in bursts, so they are counted in batches."""
+"""Confidence in the figures of long runs: requests that are late come in bursts, so they are counted in batches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -185,7 +185,7 @@ def _skewed(z: float, b: float) -> float:
 
 
 def _memory(deviations: Floats) -> float:
-    """What the variance of the mean is larger by than that of batches which know nothing of one another."""
+    """Factor by which the variance of the mean exceeds that of batches which know nothing of one another."""
     n, n_pairs = deviations.size, deviations[:, 1:].size
     if n_pairs == 0:
         return 1.0

@@ -15,7 +15,7 @@ from planner.scenario import Scenario
 def convertible(
     scenario: Scenario, prefill: Sequence[PoolPlan], decode: Sequence[PoolPlan], places: Sequence[int]
 ) -> bool:
-    """Whether the plan's instances may change between prefill and decode.
+    """True if the plan's instances may change between prefill and decode.
 
     Args:
         scenario: the question.
@@ -46,7 +46,7 @@ def convertible(
 
 
 def undivided(scenario: Scenario, pools: Sequence[PoolPlan]) -> list[Problem]:
-    """What keeps a scheduler from telling waits of long prompts from those of short ones: pools that take both."""
+    """Obstacle to telling waits of long prompts from those of short ones: pools that take both."""
     both = [pool.name for pool in pools if pool.role == "prefill" and pool.prompts is None]
     if not both or not scenario.execution.scheduler.is_on:
         return []

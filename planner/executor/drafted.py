@@ -1,4 +1,4 @@
-"""How many steps an answer takes where tokens are drafted: chance decides how many of them are accepted."""
+"""Number of steps of an answer where tokens are drafted: chance decides how many of them are accepted."""
 
 from collections.abc import Sequence
 

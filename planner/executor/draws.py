@@ -48,7 +48,7 @@ class Draws:
 
 
 class Contents(NamedTuple):
-    """What requests ask for; arrays of one length."""
+    """Lengths, cached heads and trace rows of requests; arrays of one length."""
 
     total_tokens: NDArray[np.int64]
     cached_tokens: NDArray[np.int64]
@@ -189,7 +189,7 @@ def to_streams(requests: Records, streams: Sequence[Stream], classes: Sequence[s
 def contents(
     workload: Workload, n: int, name: str, draws: Draws, base_dir: Path, data_dirs: Sequence[Path] = ()
 ) -> Contents:
-    """What n requests of a workload ask for: lengths drawn, or a trace's in their order, from some row on and round."""
+    """Contents of n requests of a workload: lengths drawn, or a trace's in their order, from some row on and round."""
     if workload.trace is not None:
         return _of_trace(workload, recorded_trace(workload.trace, base_dir, data_dirs), n, name, draws)
     assert workload.lengths is not None, "a validated workload has lengths or a trace"

@@ -20,7 +20,7 @@ def no_faults() -> Records:
 
 @dataclass(frozen=True, eq=False)
 class EngineLoad:
-    """What an engine is asked; arrays of one length, in the order in which requests are sent."""
+    """Requests to an engine; arrays of one length, in the order in which requests are sent."""
 
     prompt_tokens: NDArray[np.int_]
     output_tokens: NDArray[np.int_]
@@ -46,7 +46,7 @@ class EngineLoad:
 
 @dataclass(frozen=True, eq=False)
 class EngineRun:
-    """What came of it: one value per request, NaN for what did not happen."""
+    """Outcome of an engine's run: one value per request, NaN for what did not happen."""
 
     arrival_s: FloatArray
     begun_s: FloatArray

@@ -22,7 +22,7 @@ THINKING = 0.1
 
 
 class Full(NamedTuple):
-    """What an instance does at the most."""
+    """Highest rate of an instance, and the requests that keep it so."""
 
     in_flight: int
     """Requests that keep it so."""
@@ -32,7 +32,7 @@ class Full(NamedTuple):
 
 
 def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.bool_]) -> Full:
-    """What an instance does with all it can hold, or with as much as its limit on the time per token allows.
+    """Highest rate of an instance with all it can hold, or as much as its limit on the time per token allows.
 
     Args:
         one: its pool.

@@ -140,7 +140,7 @@ def check_pools(w: World) -> None:
 
 
 def _moves(w: World) -> dict[str, float]:
-    """What moved between cache pools."""
+    """Counts of what moved between cache pools."""
     own, seen = w.rebalancer[0], ("n_offered", "n_moved", "n_dropped", "n_entries", "n_hits", "hit_tokens")
     moved_bytes = float(w.links["moved_bytes"].sum())
     return {f"rebalance {name}": own[name].item() for name in seen} | {"rebalance moved_bytes": moved_bytes}
@@ -181,7 +181,7 @@ def _latency(plan: System, w: World, window: Window, times: RequestTimes) -> dic
 
 
 def site_name(stream: Stream) -> str:
-    """How the figures of a class at one of its sites are called."""
+    """Name that the figures of a class at one of its sites have."""
     return f"{stream.request_class} at {stream.site}"
 
 
@@ -207,7 +207,7 @@ def _ttft(seconds: Floats) -> dict[str, float]:
 
 
 def _is_offloaded(plan: System, w: World) -> NDArray[np.bool_]:
-    """Whether long prompts take a way, and that to another site or to a pool for such alone."""
+    """Mask of ways that long prompts take, and that to another site or to a pool for such alone."""
     takes_both = np.array([spec.prompts is None for spec in plan.prefill])[w.routes["prefill_pool"]]
     return np.asarray((w.routes["is_long"] == 1) & ~(takes_both & (w.routes["link"] == NONE)))
 
@@ -219,7 +219,7 @@ def promised_share(slo: Slo | None, n_counted: float, n_done: float) -> float:
 
 
 def _watched(plan: System, w: World, window: Window, *, is_paced: bool) -> dict[str, float]:
-    """What pools and links did between the first and the last arrival that counts."""
+    """Figures of pools and links between the first and the last arrival that counts."""
     rows = np.searchsorted(w.sample_at, [window.first, window.last - 1])
     samples, columns = w.samples[rows[0] : rows[1] + 1], sample_names(plan)
     start, end = ({name: float(row[i]) for i, name in enumerate(columns)} for row in (samples[0], samples[-1]))

@@ -106,7 +106,7 @@ class RunMemory:
         return need
 
     def fits(self, question: RunQuestion, n_replications: int) -> bool:
-        """Whether there is the memory for a run that is run on to so many replications."""
+        """True if there is the memory for a run that is run on to so many replications."""
         n = question.n_requests * n_replications // question.n_replications
         try:
             self.check(replace(question, n_requests=n, n_replications=n_replications, most_requests=None))

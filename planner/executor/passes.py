@@ -26,7 +26,7 @@ RULES = (
 
 @dataclass(frozen=True)
 class EngineRules:
-    """How an engine forms its passes; limits are those of one attention replica."""
+    """Rules by which an engine forms its passes; limits are those of one attention replica."""
 
     tokens_per_pass: int
     """Most tokens of a pass: of prompts alone where these come first, else of prompts and decoding sequences."""

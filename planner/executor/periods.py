@@ -146,7 +146,7 @@ def _period_run(part: Part, question: RunQuestion, load: float) -> PeriodRun:
 
 
 def _notes(runs: Sequence[PeriodRun]) -> Iterator[Note]:
-    """What is to know of the first period that has something, and which others have."""
+    """Notes on the first period that has some, and names of the others that do."""
     noted = [run for run in runs if run.notes]
     yield from (Note(f"{run.name}: {said}") for run in noted[:1] for said in run.notes)
     others = [run.name for run in noted[1:]]
@@ -159,7 +159,7 @@ def _notes(runs: Sequence[PeriodRun]) -> Iterator[Note]:
 
 
 def whole_system(plan: Plan, parts: Sequence[Part]) -> System:
-    """What ran in any period: pools with as many instances as they ever have, and streams at their mean rates."""
+    """Union of what ran in any period: pools with as many instances as they ever have, streams at their mean rates."""
     ran = [part.system for part in parts]
     used = {pool.name for one in ran for pool in (*one.prefill, *one.decode)}
     prefill, decode = (
@@ -230,7 +230,7 @@ def _n_instances(one: System, name: str) -> int:
 
 
 def _requests(part: Part, replication: int, name: str) -> float:
-    """What a period counts for in a mean over requests: its requests, or those of a class, or their prompt tokens."""
+    """Weight of a period in a mean over requests: its requests, or those of a class, or their prompt tokens."""
     metrics = part.outcomes[replication].metrics
     n, rate = part.outcomes[replication].counts["n_counted"], part.plan.demand_req_per_s
     of = metrics.get(f"n_counted of {name.partition(' of ')[2]}", n)

@@ -29,7 +29,7 @@ def check_rebalance(scenario: Scenario, prefill: Sequence[PoolPlan], links: Sequ
 
 
 def stated_rebalance(scenario: Scenario) -> CacheRebalance | None:
-    """How the scenario's caches are rebalanced, if they are."""
+    """Rebalancing of the scenario's caches, if there is one."""
     return None if scenario.execution.cache is None else scenario.execution.cache.rebalance
 
 
@@ -77,7 +77,7 @@ def rebalance_fields(
 
 
 def _joins(prefill: Sequence[PoolPlan], link: LinkPlan) -> bool:
-    """Whether a link leads from one site that prefills to another."""
+    """True if a link leads from one site that prefills to another."""
     return link.capacity_gbps > 0 and {link.from_site, link.to_site} <= {pool.site for pool in prefill}
 
 

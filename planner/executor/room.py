@@ -1,4 +1,4 @@
-"""How much memory a prefill instance has for caches, and which prompts it can hold at all.
+"""Memory of a prefill instance for caches, and the prompts that it can hold at all.
 
 The optimizer counts by itself; only the roofline's bytes are shared.
 """

@@ -33,7 +33,7 @@ Ways = dict[Part, tuple[Way, ...]]
 
 @dataclass(frozen=True)
 class Topology:
-    """What ways lead through."""
+    """Pools and links that ways lead through."""
 
     scenario: Scenario
     prefill: tuple[tuple[PoolPlan, int], ...]
@@ -72,7 +72,7 @@ class Topology:
         return found
 
     def _serves(self, stream: Stream, prefill: PoolPlan, decode: PoolPlan) -> bool:
-        """Whether a prefill and a decode pool take a class, and decode is at the site of the stream."""
+        """True if a prefill and a decode pool take a class, and decode is at the site of the stream."""
         if prefill.role == "colocated" and prefill.name != decode.name:
             return False
         pools = (self.scenario.pools[pool.key] for pool in (prefill, decode))
@@ -95,7 +95,7 @@ class Topology:
         return Way(p, link, d, weight) if weight > 0 and self._prefill_weight(stream, part, spec) > 0 else None
 
     def _prefill_weight(self, stream: Stream, part: Part, spec: PoolPlan) -> float:
-        """What speaks for a prefill pool, beside the others of a part."""
+        """Weight of a prefill pool, beside the others of a part."""
         shares = stream.pool_shares
         return spec.offered_req_per_s if shares is None else shares.get(part, {}).get(spec.name, 0.0)
 

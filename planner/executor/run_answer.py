@@ -109,7 +109,7 @@ def answer(
 
 
 def are_alike(outcomes: Sequence[Outcome]) -> bool:
-    """Whether several replications ran the same requests at the same times, so that they tell no more than one.
+    """True if several replications ran the same requests at the same times, so that they tell no more than one.
 
     Equal requests at the recorded times of a trace leave nothing to chance, and neither does a trace of one request.
     """
@@ -135,7 +135,7 @@ def _shown(intervals: dict[str, Interval], *, promises: bool) -> dict[str, Inter
 
 
 def _rebalance(total: dict[str, float]) -> RebalanceRun:
-    """What was counted under the names of the fields."""
+    """Counts of rebalancing, under the names of the fields."""
     return RebalanceRun.model_validate({name: total[f"rebalance {name}"] for name in RebalanceRun.model_fields})
 
 

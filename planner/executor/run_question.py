@@ -1,4 +1,4 @@
-"""How long and how often a plan is run, and how long it is run on."""
+"""Length and number of a plan's runs, and how long it is run on."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ Enough = Callable[[Run], bool]
 
 @dataclass(frozen=True)
 class RunQuestion:
-    """How long and how often to run, and at what load."""
+    """Length, number and load of runs."""
 
     n_requests: int = N_REQUESTS
     """Of all replications together."""
@@ -52,7 +52,7 @@ class RunQuestion:
 
     @property
     def is_closed(self) -> bool:
-        """Whether requests come as others leave."""
+        """True if requests come as others leave."""
         return self.is_full or self.concurrency is not None
 
     def steps(self) -> Iterator[range]:

@@ -42,7 +42,7 @@ CONTEXTS = np.array([0.5, 1.5])
 
 @dataclass(frozen=True, eq=False)
 class PrefillTimes:
-    """What a prefill instance needs and makes."""
+    """Service times of a prefill instance, the bytes that it makes, and its memory."""
 
     service: PrefillService
     wire_bytes: Curve
@@ -101,7 +101,7 @@ class DecodeTimes:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What times the instances of a pool, and what the scenario states of them for the run."""
+    """Source of the times of a pool's instances, and what the scenario states of them for the run."""
 
     scenario: Scenario
     key: str
@@ -112,7 +112,7 @@ class Source:
 
     @property
     def limits(self) -> PoolExecution:
-        """What the scenario states of the pool for the run."""
+        """Limits of the pool that the scenario states for the run."""
         return self.scenario.execution.pools.get(self.key, PoolExecution())
 
     @property
@@ -122,7 +122,7 @@ class Source:
 
 
 def source(scenario: Scenario, key: str, layout: str | None = None) -> Source:
-    """What times a pool's instances: a measurement, or the served model.
+    """Source of a pool's service times: a measurement, or the served model.
 
     Args:
         scenario: the question.

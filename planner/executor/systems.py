@@ -227,6 +227,6 @@ def _check(scenario: Scenario, fleet: Fleet) -> None:
 
 
 def _is_ours(scenario: Scenario, plan: PoolPlan) -> bool:
-    """Whether a pool of a plan is one of the scenario."""
+    """True if a pool of a plan is one of the scenario."""
     stated = scenario.pools.get(plan.key)
     return stated is not None and stated.role == plan.role

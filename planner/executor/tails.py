@@ -1,4 +1,4 @@
-"""What a mean may be larger by than was seen: long times that are rare enough to be missed by a whole run."""
+"""Possible excess of a mean over what was seen: long times that are rare enough to be missed by a whole run."""
 
 from math import hypot, sqrt
 

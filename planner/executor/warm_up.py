@@ -1,4 +1,4 @@
-"""Whether a run is warmed up long enough: until those that found it empty have left, and its queues have settled."""
+"""Test of a run's warm-up: until those that found it empty have left, and its queues have settled."""
 
 from collections.abc import Mapping, Sequence
 from math import sqrt

@@ -193,7 +193,7 @@ def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
 
 
 def is_plain(plan: System, faults: Records | None) -> bool:
-    """Whether nothing fails, is cached, is watched by a scheduler, or changes its role."""
+    """True if nothing fails, is cached, is watched by a scheduler, or changes its role."""
     execution = plan.scenario.execution
     is_watched = execution.scheduler.is_on or plan.converts
     return execution.cache is None and not is_watched and (faults is None or len(faults) == 0)
@@ -345,7 +345,7 @@ def curve_table(curves: Sequence[Curve]) -> Floats:
 
 
 class Actors(NamedTuple):
-    """How many there are of those that have events, in the order of their numbers."""
+    """Number of those that have events, of every kind, in the order of their numbers."""
 
     instances: int = 0
     decoders: int = 0

@@ -32,7 +32,7 @@ SAME = 1e-9
 
 
 class Observed(NamedTuple):
-    """What the equations need of the world."""
+    """Part of the world that the equations need."""
 
     scheduler: Records
     lines: Numbers
@@ -56,7 +56,7 @@ def line_of(lines: Numbers, line: int, is_proportional: bool) -> tuple[float, fl
 
 @compiled_apart
 def loads(seen: Observed, place: float) -> tuple[float, float, float]:
-    """What the observed requests ask with a threshold at that place among the bins.
+    """Work that the observed requests ask for with a threshold at that place among the bins.
 
     Returns:
         Instance-seconds of prefill of the short prompts and of the long ones [s], and bytes of these on the wire [B].

@@ -50,7 +50,7 @@ def take_prompts(w: World, k: int, rules: Record, budget: int) -> None:
 
 @compiled
 def fits_batch(w: World, k: int, rules: Record, r: int) -> bool:
-    """Whether a request fits beside the others, with the tokens that a step of those adds."""
+    """True if a request fits beside the others, with the tokens that a step of those adds."""
     replica, sequence = w.replicas[k], w.sequences[r]
     needed = rules.sequence_tokens + w.requests[r].prompt_tokens + sequence.made_tokens
     if rules.reserves_output == 1:

@@ -51,7 +51,7 @@ def least_busy(w: World, direction: int) -> int:
 
 @compiled_apart
 def serves(units: Records, instances: Records, decoders: Records, u: int, is_decode: bool) -> bool:
-    """Whether a unit is up, in a role, and takes work."""
+    """True if a unit is up, in a role, and takes work."""
     unit = units[u]
     if unit.state != SERVES or unit.is_down == 1 or (unit.is_decode == 1) != is_decode:
         return False

@@ -69,7 +69,7 @@ def kept_bytes(w: World, p: int, r: int) -> float:
 
 @compiled
 def fits_decoder(w: World, d: int, r: int) -> bool:
-    """Whether an instance is up and has a place in its batch, and memory, for a request."""
+    """True if an instance is up and has a place in its batch, and memory, for a request."""
     decoder = w.decoders[d]
     pool = w.decode_pools[decoder.pool]
     if decoder.is_up != UP or decoder.batch + decoder.n_joining >= pool.batch_limit:

@@ -6,7 +6,7 @@ from planner.executor.kernel.records import NONE, Records, World
 
 @compiled
 def is_before(actors: Records, a: int, b: int) -> bool:
-    """Whether the event of one actor comes before another's; ties go by kind, then by who planned first."""
+    """True if the event of one actor comes before another's; ties go by kind, then by who planned first."""
     if actors[a].time_s != actors[b].time_s:
         return actors[a].time_s < actors[b].time_s
     if actors[a].kind != actors[b].kind:

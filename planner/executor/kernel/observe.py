@@ -1,4 +1,4 @@
-"""What the scheduler sees: counts and sums of what has happened, never of what will."""
+"""Observations of the scheduler: counts and sums of what has happened, never of what will."""
 
 from math import log2
 

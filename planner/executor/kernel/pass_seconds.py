@@ -19,7 +19,7 @@ def cell(knots: Numbers, k: int, x: float) -> int:
 
 @compiled
 def position(knots: Numbers, k: int, low: int, x: float) -> float:
-    """How far x is from a knot to the next one; beyond 0 and 1 outside, and 0 where there is one knot."""
+    """Place of x between a knot (0) and the next one (1); beyond these outside, and 0 where there is one knot."""
     if knots.shape[1] < 2:
         return 0.0
     width = knots[k, low + 1] - knots[k, low]

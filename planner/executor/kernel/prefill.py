@@ -119,7 +119,7 @@ def own_queue(w: World, i: int) -> int:
 
 @compiled
 def is_waited_for(w: World, i: int) -> bool:
-    """Whether a request waits for an instance that may take it."""
+    """True if a request waits for an instance that may take it."""
     if w.instances[i].is_up == DRAINS:
         return False
     q = own_queue(w, i)
@@ -128,7 +128,7 @@ def is_waited_for(w: World, i: int) -> bool:
 
 @compiled
 def may_take(w: World, i: int) -> bool:
-    """Whether a request waits for an instance that may take it and has room for it."""
+    """True if a request waits for an instance that may take it and has room for it."""
     return is_waited_for(w, i) and has_room(w, i, w.queues[next_queue(w, i)].first)
 
 
@@ -277,7 +277,7 @@ def chunk(w: World, i: int) -> float:
 
 @compiled
 def end_of_pass(w: World, r: int, room: float) -> float:
-    """How far into its prompt a request is after the pass [tokens]."""
+    """Tokens of its prompt that a request has done after the pass [tokens]."""
     request = w.requests[r]
     return min(request.done_tokens + room, float(request.prompt_tokens))
 

@@ -1,4 +1,4 @@
-"""What a move of a prefix between cache pools would bring, and take."""
+"""Gain and cost of a move of a prefix between cache pools."""
 
 from typing import NamedTuple
 
@@ -38,13 +38,13 @@ def n_held(h: Holdings, site: int, end: int) -> int:
 
 @compiled_apart
 def is_whole(h: Holdings, site: int, end: int) -> bool:
-    """Whether a site holds a prefix to its end, and the state there where one is needed."""
+    """True if a site holds a prefix to its end, and the state there where one is needed."""
     return bool(n_held(h, site, end) == h.prefixes[end].n and not lacks_state(h, site, end))
 
 
 @compiled_apart
 def lacks_state(h: Holdings, site: int, end: int) -> bool:
-    """Whether a state is needed at the end of a prefix and a site has none."""
+    """True if a state is needed at the end of a prefix and a site has none."""
     rule = h.cache_rule[0]
     return bool(rule.state_blocks > 0 and h.entries[site, rule.n_blocks + end].is_in == 0)
 
@@ -105,7 +105,7 @@ def offer(offers: Records, movers: Records, k: int, worth: float, end: int, is_s
 
 @compiled_apart
 def is_under_way(movers: Records, to_site: int, end: int) -> bool:
-    """Whether a prefix is on its way to a site."""
+    """True if a prefix is on its way to a site."""
     found = False
     for other in range(movers.shape[0]):
         found = found or (movers[other].end == end and movers[other].to_site == to_site)

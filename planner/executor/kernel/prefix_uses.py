@@ -1,4 +1,4 @@
-"""What the rebalancing of cache pools sees: prefixes by where they were used, and hits of what it has moved.
+"""Observations for the rebalancing of cache pools: prefixes by where they were used, and hits of what it has moved.
 
 These functions take the few records that they need, as do those of `prefix_moves`: what is compiled for the whole world
 takes far longer to compile.
@@ -36,7 +36,7 @@ def moved_tokens(entries: Records, rule: Records, blocks: Records, site: int, fi
 
 @compiled_apart
 def forget_uses(used: Records, uses: Records, caches: Records) -> None:
-    """What was seen up to now counts no longer."""
+    """Forget the uses of prefixes that were seen up to now."""
     for site in range(uses.shape[0]):
         end = uses[site].newest
         while end != NONE:

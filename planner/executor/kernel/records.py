@@ -1,4 +1,4 @@
-"""What the event loop works on: one array of records per concern, and the words it uses for kinds and states."""
+"""Data of the event loop: one array of records per concern, and the words it uses for kinds and states."""
 
 from typing import Any, NamedTuple
 

@@ -17,7 +17,7 @@ def held_bytes(w: World, i: int, r: int) -> int:
 
 @compiled
 def has_room(w: World, i: int, r: int) -> bool:
-    """Whether a prompt fits beside those that an instance holds."""
+    """True if a prompt fits beside those that an instance holds."""
     if w.pools[w.instances[i].pool].is_limited == 0:
         return True
     return bool(w.instances[i].used_bytes + held_bytes(w, i, r) <= w.pools[w.instances[i].pool].room_bytes)

@@ -64,14 +64,14 @@ def better_site(w: World, r: int) -> int:
 
 @compiled
 def is_open(w: World, found: int) -> bool:
-    """Whether a way has an instance that is up, and its link any bandwidth."""
+    """True if a way has an instance that is up, and its link any bandwidth."""
     k = w.routes[found].link
     return w.pools[w.routes[found].prefill_pool].n_up > 0 and (k == NONE or w.links[k].health > 0)
 
 
 @compiled
 def holds(w: World, found: int, r: int) -> bool:
-    """Whether instances on a way have memory for a prompt; a colocated one that decodes it, for its answer as well."""
+    """True if instances on a way have memory for a prompt; a colocated one that decodes it, for its answer as well."""
     pool, decode_pool = w.pools[w.routes[found].prefill_pool], w.decode_pools[w.routes[found].decode_pool]
     return bool(w.requests[r].prompt_tokens <= min(pool.longest_tokens, decode_pool.longest_tokens))
 
