@@ -69,7 +69,7 @@ def strike(w: World) -> None:
 
 @compiled_within
 def strike_unit(w: World, kind: int, index: int, value: float) -> bool:
-    """Strike the unit that a fault is of, whichever role it has now; False if it is of none that may change its role."""
+    """Strike the unit that a fault is of, whatever role it has now; False if it is of none that may change its role."""
     if w.units.shape[0] == 0 or kind >= LINK_HEALTH:
         return False
     is_prefill = kind in (CRASH, RESTART, SLOW)
