@@ -56,12 +56,12 @@ class Choice:
 
 
 def has_one_site(scenario: Scenario) -> bool:
-    """Whether there is nowhere else to prefill."""
+    """True if there is nowhere else to prefill."""
     return len(scenario.sites) < 2 or not scenario.links
 
 
 def is_same_fleet(one: Fleet, other: Fleet) -> bool:
-    """Whether two fleets have the same instances at the same places, joined by the same links, whatever their names."""
+    """True if two fleets have the same instances at the same places, joined by the same links, whatever their names."""
     return _fleet(one) == _fleet(other)
 
 
@@ -112,7 +112,7 @@ def at_hand(scenario: Scenario, requests: Requests, per_pool: int = PER_POOL) ->
 
 
 def _changes(scenario: Scenario, change: Sequence[Choice]) -> tuple[str, ...]:
-    """What makes other ways to run pools the question, as `--set` takes it; nothing where the file allows it not."""
+    """Changes that make other ways to run pools the question, as `--set` takes them; none where the file forbids it."""
     keys: dict[str, Any] = {}
     for choice in change:
         own = scenario.open_pool(choice.name)

@@ -40,7 +40,7 @@ FEW_POOLS = 6
 
 @dataclass(frozen=True)
 class Compared:
-    """What a plan is compared with."""
+    """Fleets that a plan is compared with."""
 
     others: tuple[Baseline, ...]
     notes: tuple[Note, ...]
@@ -147,12 +147,12 @@ def _planned_beside(
 
 
 def _is_composed(scenario: Scenario) -> bool:
-    """Whether passes with prompts are composed of what was measured apart."""
+    """True if passes with prompts are composed of what was measured apart."""
     return any(pool.role == "colocated" and pool.service_times == "measured" for pool in scenario.pools.values())
 
 
 def _falls_short(scenario: Scenario, classes: Classes) -> bool:
-    """Whether a fleet of batches would do less than is asked even if prefill and decode overlapped perfectly: prompts
+    """True if a fleet of batches would do less than is asked even if prefill and decode overlapped perfectly: prompts
     alone take too long, or all that can be had serves less than the demand."""
     problem = planning_problem(scenario, classes=classes)
     if not may_be_in_time(problem):
@@ -165,7 +165,7 @@ def _falls_short(scenario: Scenario, classes: Classes) -> bool:
 
 
 def _overlap_gaps(scenario: Scenario, found: Planned) -> Iterator[float]:
-    """How much better pools with prefill and decode measured apart may be, if both overlapped perfectly in one batch.
+    """Possible gains of pools with prefill and decode measured apart, if both overlapped perfectly in one batch.
 
     Equation:
         n C / r - 1 of a rate r, C what an instance then serves; 1 - ceil(r / C) / n of a bill, r the rate of the
@@ -185,7 +185,7 @@ def _overlap_gaps(scenario: Scenario, found: Planned) -> Iterator[float]:
 
 
 def _failing(scenario: Scenario) -> str:
-    """What a fleet that there is not would not do."""
+    """Words for what a fleet that there is not would not do."""
     if scenario.objective != "max-throughput":
         promised = any(slo is not None and slo.ttft_s for slo in map(scenario.slo_of, scenario.workloads))
         return f"does not serve {number(scenario.demand_req_per_s)} req/s{' as promised' if promised else ''}"

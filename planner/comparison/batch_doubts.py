@@ -1,4 +1,4 @@
-"""What an answer says where the models of a colocated pool are known to be off."""
+"""Notes of an answer where the models of a colocated pool are known to be off."""
 
 from collections.abc import Iterable, Iterator
 

@@ -116,7 +116,7 @@ class Change:
 
     @property
     def is_stock(self) -> bool:
-        """Whether it is about accelerators of a site, or instances of a pool."""
+        """True if it is about accelerators of a site, or instances of a pool."""
         return self.key[0] in ("sites", "pools")
 
     def value(self, i: int) -> Any:
@@ -129,7 +129,7 @@ class Change:
         return max(abs(self._number(better) - self._first), 1)
 
     def n_within(self, part: float) -> int:
-        """How many values lie within a part of what is stated, at least 1."""
+        """Number of values within a part of what is stated, at least 1."""
         return self.nearest(self.stated * (1 + part if self.is_more else 1 - part))
 
     def at(self, scenario: Scenario, i: int) -> Scenario:
@@ -308,7 +308,7 @@ def _other_sizes(scenario: Scenario, name: str, pool: Pool) -> Iterator[Change]:
 
 
 def _left_out(scenario: Scenario) -> Iterator[Change]:
-    """What is asked for that can be left out: a ratio, losses to survive, a bandwidth where there are ports to buy."""
+    """Demands that can be left out: a ratio, losses to survive, a bandwidth where there are ports to buy."""
     keys: list[tuple[KeyPath, object]] = []
     if scenario.routing.prefill_to_decode != "free":
         keys.append((("routing", "prefill_to_decode"), "free"))

@@ -1,4 +1,4 @@
-"""What prefill in another site is worth, and against whom."""
+"""The verdict on prefill in another site: what it is worth, and against whom."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ from planner.units import number, percent
 
 
 def cross_site(comparison: Comparison) -> tuple[str, Baseline | None]:
-    """What is said of prefill in another site, where there is one, and the fleet that it rests on.
+    """Verdict on prefill in another site, where there is one, and the fleet that it rests on.
 
     Args:
         comparison: the plan and what it is compared with.
@@ -52,7 +52,7 @@ def cross_site(comparison: Comparison) -> tuple[str, Baseline | None]:
 
 
 def _without_opponent(comparison: Comparison, beyond: Sequence[Baseline]) -> str:
-    """What is said where no fleet that can be had does without another site, or none is known."""
+    """Verdict where no fleet that can be had does without another site, or none is known."""
     if comparison.unknown & set(ALTERNATIVES):
         return "Not decided: what sites on their own serve is not known, for the reason in the notes."
     if comparison.kinds != {"separate-sites"}:
@@ -66,7 +66,7 @@ def _without_opponent(comparison: Comparison, beyond: Sequence[Baseline]) -> str
 
 
 def _sends_nothing(comparison: Comparison) -> str:
-    """What is said of a plan at home."""
+    """Verdict on a plan at home."""
     if "separate-sites" in comparison.kinds:
         what = "the best plan that was found sends nothing to another site, and one may be up to"
         return f"Not decided: {what} {percent(comparison.gap)} better."
@@ -86,7 +86,7 @@ def _no(because: str) -> str:
 
 
 def _alone(comparison: Comparison) -> str:
-    """How busy the only site is: the reason why nobody misses another one."""
+    """Utilisation of the only site, in words: the reason why nobody misses another one."""
     plan = comparison.plan
     used = [p for p in plan.pools if p.role == "prefill" and p.n_instances > 0]
     if not used or comparison.scenario.demand_req_per_s is None:
@@ -117,7 +117,7 @@ def _lifted(comparison: Comparison) -> str:
 
 
 def _stock(comparison: Comparison, others: Sequence[Baseline]) -> str:
-    """Whether it is worth it for want of accelerators alone, where fleets with more than can be had were planned."""
+    """Effect of more stock on its worth, in words, where fleets with more than can be had were planned."""
     scenario, more = comparison.scenario, [o for o in others if o.beyond_stock]
     if not more:
         return ""

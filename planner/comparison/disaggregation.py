@@ -1,4 +1,4 @@
-"""What prefill and decode apart are worth, in whatever site, against fleets that do both in one batch."""
+"""Worth of prefill and decode apart, in whatever site, against fleets that do both in one batch."""
 
 from planner.comparison.margins import (
     ALTERNATIVES,
@@ -46,7 +46,7 @@ def disaggregation(comparison: Comparison) -> Disaggregation | None:
 
 
 def _for_the_demand(comparison: Comparison) -> str:
-    """What prefill and decode apart are worth for a stated demand that fleets at home serve for less than the plan."""
+    """Worth of prefill and decode apart for a stated demand that fleets at home serve for less than the plan."""
     best = {o.serving: o for o in reversed(comparison.cheaper)}
     fleets = (f"for {number(o.cost.usd_per_hour, 4)} USD/h by {o.title}" for o in best.values())
     said = f"the stated {number(comparison.scenario.demand_req_per_s)} req/s are served {' and '.join(fleets)}"
@@ -56,7 +56,7 @@ def _for_the_demand(comparison: Comparison) -> str:
 
 
 def _apart_alone(comparison: Comparison, is_apart: bool) -> str | None:
-    """What prefill and decode apart are worth where no fleet of the other side can be had; None: none was asked for."""
+    """Worth of prefill and decode apart where no fleet of the other side can be had; None: none was asked for."""
     names = set(TOGETHER) if is_apart else set(ALTERNATIVES) - set(TOGETHER)
     if comparison.unknown & names:
         what = "a colocated fleet would do, for the reason in the notes" if is_apart else "pools apart would do"
@@ -69,7 +69,7 @@ def _apart_alone(comparison: Comparison, is_apart: bool) -> str | None:
 
 
 def _apart(comparison: Comparison, other: Baseline) -> str:
-    """What prefill and decode apart are worth against one opponent, or for one where the plan is in one batch."""
+    """Worth of prefill and decode apart against one opponent, or for one where the plan is in one batch."""
     kinds, is_apart = comparison.kinds, comparison.plan.serving in APART
     margin, low, high = margins(comparison, other)
     how = "" if is_apart else ", in one batch,"

@@ -1,4 +1,4 @@
-"""What makes the figures of a plan doubtful: prompts beyond the measured lengths, and prefill without room."""
+"""Doubts about the figures of a plan: prompts beyond the measured lengths, and prefill without room."""
 
 from collections.abc import Iterator
 from math import isfinite

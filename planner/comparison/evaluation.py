@@ -70,7 +70,7 @@ class Evaluation:
         self.shown = [i for i in range(len(problem.pools)) if self._is_shown(i)]
 
     def _is_shown(self, i: int) -> bool:
-        """Whether a pool is part of the answer: all but the layouts of a pool that are not used."""
+        """True if a pool is part of the answer: all but the layouts of a pool that are not used."""
         is_alone = self.problem.pools[i].key not in self.problem.families
         return is_alone or any(one.n_instances[i] for one in self.solution.operations)
 
@@ -118,11 +118,11 @@ class Evaluation:
         return max(thresholds.pop(), 0.0) if len(thresholds) == 1 else None
 
     def _is_split(self, stream: int) -> bool:
-        """Whether a threshold decides where prompts of a stream go."""
+        """True if a threshold decides where prompts of a stream go."""
         return all(self.problem.arcs[stream].values())
 
     def _leaves_batches(self, operations: Sequence[PeriodOperation], streams: Sequence[int]) -> bool:
-        """Whether some prompts of streams are computed by prefill pools: else no threshold decides anything."""
+        """True if some prompts of streams are computed by prefill pools: else no threshold decides anything."""
         flows = (flow for one in operations for flow in one.flows if flow.stream in streams)
         return any(self.problem.pools[flow.arc.pool].batching is None for flow in flows)
 
@@ -151,7 +151,7 @@ class Evaluation:
         return self.rate * kept
 
     def _late_excess(self, multiple: float, operations: Sequence[PeriodOperation] | None = None) -> float:
-        """How far promises are from being kept at a multiple of the demand, as `excess` has it; 0 is just kept.
+        """Distance of promises from being kept at a multiple of the demand, as `excess` has it; 0 is just kept.
 
         Args:
             multiple: of the demand [-].
@@ -302,7 +302,7 @@ class Evaluation:
         )
 
     def _electricity_usd_per_hour(self) -> float | None:
-        """What of the pools' bills is electricity; None where no site prices it, or a pool has no bill."""
+        """Part of the pools' bills that is electricity; None where no site prices it, or a pool has no bill."""
         scenario, found = self.problem.scenario, None
         rents = rent_usd_per_hour(self.problem, self.solution.operations)
         for i in self.shown:
@@ -316,7 +316,7 @@ class Evaluation:
         return found
 
     def _purchase_usd(self) -> float | None:
-        """What the accelerators cost that are bought rather than rented; None where none are."""
+        """Price of the accelerators that are bought rather than rented; None where none are."""
         bought = [
             self._pool(i).n_accelerators * price.purchase_usd
             for i in self.shown
@@ -413,14 +413,14 @@ class Evaluation:
 
     @property
     def has_periods(self) -> bool:
-        """Whether the answer needs periods: the scenario has some, or a class is decoded at several sites."""
+        """True if the answer needs periods: the scenario has some, or a class is decoded at several sites."""
         decoded = [
             self.problem.streams[q].request_class for q in {d.stream for d in self.solution.operations[0].decodings}
         ]
         return bool(self.problem.scenario.periods) or len(decoded) > len(set(decoded))
 
     def _pool_shares(self, one: PeriodOperation) -> dict[str, dict[str, PoolShares]]:
-        """What every pool takes of each stream's long prompts, short ones and decoding; nothing of one without any."""
+        """Shares of every pool in each stream's long prompts, short ones and decoding; nothing of one without any."""
         taken: dict[tuple[int, Work], dict[str, float]] = {}
         for flow in one.flows:
             mine = taken.setdefault((flow.stream, flow.part), {})

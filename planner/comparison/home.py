@@ -103,7 +103,7 @@ def _in_both_roles(scenario: Scenario, requests: Requests, site: str, model: str
 
 
 def _is_timed(scenario: Scenario, name: str, pool: Pool, requests: Requests) -> bool:
-    """Whether a pool's times are known and its model fits, on any layout that it may have."""
+    """True if a pool's times are known and its model fits, on any layout that it may have."""
     try:
         tried = [pool.on_layout(layout) for layout in texts(scenario, name, pool)] if pool.layouts else [pool]
     except InputError:
@@ -141,7 +141,7 @@ def limits(scenario: Scenario) -> dict[tuple[str, str], tuple[int, str]]:
 
 
 def beyond_stock(scenario: Scenario, fleet: Fleet) -> Iterator[str]:
-    """What a fleet takes more of than the scenario says can be had."""
+    """Accelerators of which a fleet takes more than the scenario says can be had, in words."""
     used: dict[tuple[str, str], int] = {}
     for pool in fleet.pools:
         used[pool.site, pool.hardware] = used.get((pool.site, pool.hardware), 0) + pool.n_accelerators

@@ -80,7 +80,7 @@ def _pairs(scenario: Scenario) -> Iterator[tuple[str, Pool]]:
 
 
 def objective_of_given(scenario: Scenario) -> Objective:
-    """What a given fleet is to make the most of: the least TTFT where that is the objective, else its rate."""
+    """Objective of a given fleet: the least TTFT where the scenario seeks that, else the highest rate."""
     return "min-ttft" if scenario.objective == "min-ttft" else "max-throughput"
 
 

@@ -45,7 +45,7 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True)
 class Trials:
-    """How ways out are run, and how long it may take to find and run them."""
+    """The way to run ways out, and the time that finding and running them may take."""
 
     run: Callable[[Scenario, float, bool], Trial]
     """Plans a scenario within so many seconds, and runs it, thoroughly: also plans of stricter promises. Raises as
@@ -158,7 +158,7 @@ def infeasible(
 
 
 def _lines(asked: _Asked, ways: Sequence[str], several: str) -> Iterator[str]:
-    """What was asked, what would do, and what was not found out."""
+    """Lines on what was asked, what would do, and what was not found out."""
     yield f"{asked.scenario.name}: infeasible: {_question(asked.scenario)}{too_slow(asked.scenario, asked.classes)}."
     if ways:
         yield "\n  - ".join(["Any one of these would do:", *ways])
@@ -176,7 +176,7 @@ def _lines(asked: _Asked, ways: Sequence[str], several: str) -> Iterator[str]:
 
 
 def _question(scenario: Scenario) -> str:
-    """What no fleet does."""
+    """Statement of what no fleet does."""
     demand = scenario.demand_req_per_s if scenario.objective != "max-throughput" else None
     promised = {slo.ttft_s for slo in map(scenario.slo_of, scenario.workloads) if slo is not None and slo.ttft_s}
     served = "any request" if demand is None else f"{number(demand, 4)} req/s"

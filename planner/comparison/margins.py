@@ -49,7 +49,7 @@ class Comparison:
 
 
 def is_fair(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
-    """Whether a fleet does what the plan is for: serves its demand, or costs no more where the rate or TTFT counts.
+    """True if a fleet does what the plan is for: serves its demand, or costs no more where the rate or TTFT counts.
 
     Without all prices it has no more accelerators.
     """
@@ -64,14 +64,14 @@ def is_fair(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
 
 
 def value_of(scenario: Scenario, fleet: Fleet) -> float | None:
-    """What a fleet is judged by: its rate, bill, or TTFT at the percentile asked for; None where that is unknown."""
+    """Figure to judge a fleet by: its rate, bill, or TTFT at the percentile asked for; None where that is unknown."""
     if scenario.objective == "min-cost":
         return fleet.cost.usd_per_hour
     return ttft_s(scenario, fleet.latency) if scenario.objective == "min-ttft" else fleet.most_req_per_s
 
 
 def judged_by(comparison: Comparison, other: Baseline) -> tuple[float, float] | None:
-    """What plan and opponent are judged by; None where one is unknown."""
+    """Figures that plan and opponent are judged by; None where one is unknown."""
     ours, theirs = (value_of(comparison.scenario, fleet) for fleet in (comparison.plan, other))
     return None if ours is None or theirs is None else (ours, theirs)
 
@@ -89,7 +89,7 @@ def margins(comparison: Comparison, other: Baseline) -> tuple[float, float, floa
 
 
 def figures(comparison: Comparison, other: Baseline) -> str:
-    """What plan and opponent do, beside each other."""
+    """Performance of plan and opponent, beside each other."""
     scenario, plan, slower = comparison.scenario, comparison.plan, _slower(comparison, other)
     if scenario.objective == "min-cost":
         bills = f"{number(plan.cost.usd_per_hour, 4)} USD/h against {number(other.cost.usd_per_hour, 4)}"
@@ -128,7 +128,7 @@ def ttft_s(scenario: Scenario, latency: Latency) -> float | None:
 
 
 def _left_out(plan: Fleet, other: Baseline) -> str:
-    """What a comparison without all prices does not count."""
+    """Items that a comparison without all prices does not count, in words."""
     counted = "accelerators by number alone" if other.name == HOMOGENEOUS else "accelerators alone"
     return f", counting {counted}: no price of {', '.join(plan.cost.missing_prices)}"
 
@@ -152,7 +152,7 @@ def signed(scenario: Scenario, margin: float) -> str:
 
 
 def is_cheaper_for_the_demand(comparison: Comparison, other: Baseline) -> bool:
-    """Whether a fleet serves the demand that is stated beside a rate to be sought, for less than the plan costs."""
+    """True if a fleet serves the demand that is stated beside a rate to be sought, for less than the plan costs."""
     scenario, ours, theirs = comparison.scenario, comparison.plan.cost.usd_per_hour, other.cost.usd_per_hour
     demand = scenario.demand_req_per_s
     if scenario.objective != "max-throughput" or demand is None or len(scenario.periods) > 1:
@@ -163,7 +163,7 @@ def is_cheaper_for_the_demand(comparison: Comparison, other: Baseline) -> bool:
 
 
 def stated_margin(comparison: Comparison, other: Baseline | None) -> float | None:
-    """What the plan gains over an opponent as an answer states it; None without one [fraction]."""
+    """Gain of the plan over an opponent as an answer states it; None without one [fraction]."""
     if other is None:
         return None
     if is_cheaper_for_the_demand(comparison, other):

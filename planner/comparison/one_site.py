@@ -35,7 +35,7 @@ def one_site_text(scenario: Scenario, requests: Requests, plan: Fleet, others: S
 
 
 def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Iterator[Note]:
-    """How to ask for the other fleet that the verdict names, where that is better than the plan.
+    """Note on how to ask for the other fleet that the verdict names, where that is better than the plan.
 
     Args:
         scenario: the question.
@@ -108,7 +108,7 @@ def _why(scenario: Scenario, plan: Fleet, pool: PoolPlan) -> str:
 
 
 def _batch(scenario: Scenario, requests: Requests, pool: PoolPlan) -> str:
-    """What holds the batches of a decode pool down."""
+    """Limit of the batches of a decode pool, in words."""
     stated = scenario.pools.get(pool.name)
     if stated is None or pool.role != "decode" or pool.batch_limit is None:
         return ""
@@ -157,7 +157,7 @@ def _best(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Baseli
 
 
 def _beats(scenario: Scenario, one: Fleet, other: Fleet) -> bool:
-    """Whether a fleet costs less than another, or serves more for the same; without a bill, on fewer accelerators."""
+    """True if a fleet costs less than another, or serves more for the same; without a bill, on fewer accelerators."""
     ours, theirs = (_usd(scenario, fleet) for fleet in (one, other))
     if ours is None or theirs is None:
         ours, theirs = (fleet.n_accelerators / max(fleet.most_req_per_s, ROUNDING) for fleet in (one, other))
@@ -172,7 +172,7 @@ def _saves(scenario: Scenario, plan: Fleet, other: Fleet) -> bool:
 
 
 def _serves_more(scenario: Scenario, plan: Fleet, other: Fleet) -> bool:
-    """Whether another fleet serves more for a bill that is no higher."""
+    """True if another fleet serves more for a bill that is no higher."""
     ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
     if scenario.objective == "max-throughput" or ours is None or theirs is None:
         return False
@@ -180,12 +180,12 @@ def _serves_more(scenario: Scenario, plan: Fleet, other: Fleet) -> bool:
 
 
 def _is_enough(scenario: Scenario, plan: Fleet, other: Fleet) -> bool:
-    """Whether another fleet serves the rate that the plan is for; where the rate is sought, all do."""
+    """True if another fleet serves the rate that the plan is for; where the rate is sought, all do."""
     return scenario.objective == "max-throughput" or other.most_req_per_s >= (1 - ROUNDING) * plan.throughput_req_per_s
 
 
 def _usd(scenario: Scenario, fleet: Fleet) -> float | None:
-    """What a fleet is judged by: its bill, or with the rate as objective that of a thousand requests at most [USD]."""
+    """Bill to judge a fleet by: its own, or with the rate as objective that of a thousand requests at most [USD]."""
     bill = fleet.cost.usd_per_hour
     if bill is None or scenario.objective != "max-throughput":
         return bill
@@ -193,7 +193,7 @@ def _usd(scenario: Scenario, fleet: Fleet) -> float | None:
 
 
 def _doubt(plan: Fleet, other: Fleet) -> str:
-    """What a saving rests on, where times are less certain than the plan's."""
+    """Doubt about a saving that rests on times less certain than the plan's."""
     known = {pool.basis for pool in plan.pools}
     unsure = sorted({pool.basis for pool in other.pools} - known - {"measured"})
     return f" (with times that are {' and '.join(unsure)})" if unsure else ""

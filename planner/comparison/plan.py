@@ -265,7 +265,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]
 
 
 def _batch_notes(problem: Problem, solution: Solution) -> Iterator[Note]:
-    """What to know of colocated pools: passes that were compared, and where the model of their queues is off."""
+    """Notes on colocated pools: passes that were compared, and where the model of their queues is off."""
     for key in dict.fromkeys(pool.key for pool in problem.pools if pool.batching is not None):
         sizes = sorted({p.batching.tokens_per_pass for p in problem.pools if p.key == key and p.batching is not None})
         if len(sizes) > 1:
@@ -295,7 +295,7 @@ def _unknown_wait(problem: Problem) -> Note:
 
 
 def _slo_notes(problem: Problem) -> Iterator[Note]:
-    """What a promise on TTFT counts with."""
+    """Notes on what a promise on TTFT counts with."""
     promised = any(c.ttft_s is not None for c in problem.classes)
     if problem.is_plain and (promised or problem.is_min_ttft):
         what = "TTFT" if problem.is_min_ttft else "promise on TTFT"
@@ -358,7 +358,7 @@ def _by_roofline(problem: Problem, name: str) -> str:
 
 
 def _doubts(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]:
-    """What makes figures doubtful: queues near saturation, curves beyond their points, a rule that knows no prefix."""
+    """Doubts about figures: queues near saturation, curves beyond their points, a rule that knows no prefix."""
     for pool in fleet.pools:
         if BUSY < pool.utilization < SATURATED:
             yield note(

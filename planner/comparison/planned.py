@@ -47,7 +47,7 @@ class Planned:
 
     @property
     def bound(self) -> float:
-        """What no fleet passes, in the unit of the objective."""
+        """Bound that no fleet passes, in the unit of the objective."""
         return self.solution.bound * unit_of(self.problem)
 
     @property

@@ -28,7 +28,7 @@ EVEN = "colocated fleets are planned for independent users (Poisson), and reques
 
 
 class MeritBounds(NamedTuple):
-    """How good fleets of a kind are, the more the better: a rate, or one over a bill or a TTFT."""
+    """Merit of fleets of a kind, the more the better: a rate, or one over a bill or a TTFT."""
 
     reached: float
     """By the best that was found;"""
@@ -98,7 +98,7 @@ def _better(
 
 
 def gain(scenario: Scenario, ours: float, theirs: float) -> float:
-    """What the first of two figures gains over the other [fraction].
+    """Gain of the first of two figures over the other [fraction].
 
     Args:
         scenario: the question.
@@ -111,7 +111,7 @@ def gain(scenario: Scenario, ours: float, theirs: float) -> float:
 
 
 def _merit_bounds(comparison: Comparison) -> dict[Serving, MeritBounds]:
-    """How good the fleets of every kind are that can be had; a kind that nothing is known of is left out."""
+    """Merits of the fleets of every kind that can be had; a kind that nothing is known of is left out."""
     scenario, plan = comparison.scenario, comparison.plan
     found: dict[Serving, MeritBounds] = {}
 
@@ -138,7 +138,7 @@ def _merit_bounds(comparison: Comparison) -> dict[Serving, MeritBounds]:
 
 
 def is_planned_as_even(scenario: Scenario) -> bool:
-    """Whether times are promised to requests that arrive otherwise than colocated fleets are planned for: what these
+    """True if times are promised to requests that arrive otherwise than colocated fleets are planned for: what these
     reach is then not known, and where arrivals are burstier the most that they may.
 
     Args:
@@ -148,7 +148,7 @@ def is_planned_as_even(scenario: Scenario) -> bool:
 
 
 def despite_bursts(comparison: Comparison, because: str) -> str:
-    """What a verdict says, with the arrivals that leave it open where they do.
+    """Words of a verdict, with the arrivals that leave it open where they do.
 
     Args:
         comparison: the plan and what it is compared with.
@@ -162,7 +162,7 @@ def despite_bursts(comparison: Comparison, because: str) -> str:
 
 
 def _merits(scenario: Scenario, value: float, gap: float) -> MeritBounds:
-    """What a rate, bill or TTFT reaches, and what it may reach within its gap."""
+    """Merit that a rate, bill or TTFT reaches, and the most within its gap."""
     if scenario.objective == "max-throughput":
         return MeritBounds(value, value * (1 + gap))
     reached = 1 / value if value > 0 else inf

@@ -35,7 +35,7 @@ def class_plans(
 
 
 def setup_fields(pool: PoolSpec) -> dict[str, Any]:
-    """How a pool's instances are run, as far as it is known, under the names of a plan's fields."""
+    """Settings of a pool's instances, as far as they are known, under the names of a plan's fields."""
     rates, setup = pool.rates, pool.rates.setup
     return {
         "basis": rates.basis,

@@ -1,4 +1,4 @@
-"""What a reader must know of the software and number formats that the pools of a plan run in, and of their prices."""
+"""Notes on the software and number formats that the pools of a plan run in, and on their prices."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def price_notes(problem: Problem, fleet: Fleet) -> Iterator[Note]:
 
 
 def _drafted(model: str, used: Speculation) -> str:
-    """What a plan supposes of drafted tokens."""
+    """Assumptions of a plan about drafted tokens, in words."""
     by = "its MTP layers" if used.draft is None else used.draft.name
     accepted = ", ".join(f"{value:g}" for value in dict.fromkeys(used.acceptance))
     yields = number(tokens_per_step(used.acceptance), 3)
@@ -125,7 +125,7 @@ def _different_software(scenario: Scenario, model: str, pools: Sequence[Candidat
 
 
 def _with_other_stack(scenario: Scenario, candidate: Candidate, pools: Sequence[Candidate]) -> str:
-    """How long a pool takes with its own stack, and with one that others run on; empty where that cannot be told."""
+    """Times of a pool with its own stack, and with one that others run on; empty where that cannot be told."""
     own = candidate.rates.stack
     other = next((p for p in pools if p.rates.setup.stack not in (None, own)), None)
     if own is None or other is None:

@@ -1,4 +1,4 @@
-"""What it costs to survive a loss: the same question without."""
+"""Cost of surviving a loss: the same question without."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from planner.units import number, percent
 
 
 def spare_notes(scenario: Scenario, classes: Classes, plan: Fleet, deadline: float) -> Iterator[Note]:
-    """What the cheapest fleet without spare saves, where the question asks for spare at the least cost.
+    """Saving of the cheapest fleet without spare, where the question asks for spare at the least cost.
 
     Args:
         scenario: the question.
