@@ -64,7 +64,7 @@ def certified_plan(
 
 
 def _no_plan(scenario: Scenario, tried: Sequence[Attempt], why: str) -> UndecidedError | CheckFailedError:
-    """What to raise where nothing held."""
+    """Error to raise where nothing held."""
     undecided = next((one for one in tried if one.is_undecided), None)
     shown, which = (tried[-1], "the last one") if undecided is None else (undecided, "one that is undecided")
     lines = list(map(_broken, shown.unkept))
@@ -144,7 +144,7 @@ def _round(scenario: Scenario, tried: Attempt) -> Round:
 
 
 def _notes(search: PromiseSearch, chosen: Attempt) -> Iterator[Note]:
-    """What the reader must know of what was run, and of what was not."""
+    """Notes on what was run, and on what was not."""
     if search.scenario.spare.survive:
         yield note("loss-not-run", LOSS_NOT_RUN)
     if modelled(search.scenario) != search.scenario:

@@ -41,7 +41,7 @@ def cheaper(search: PromiseSearch, kept: Attempt) -> list[Candidate]:
 
 
 def lax(search: PromiseSearch) -> LatencyTargets:
-    """What is promised, and the error of the latency model more."""
+    """Targets as promised, laxer by the error of the latency model."""
     asked = as_asked(search.scenario)
     slack = {}
     for name, ttft_s in asked.ttft_s.items():

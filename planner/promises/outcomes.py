@@ -1,4 +1,4 @@
-"""What is promised of times, beside a run: kept, broken, or not yet decided."""
+"""Promises of times, beside a run: kept, broken, or not yet decided."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -96,7 +96,7 @@ def _is_precise(one: Promise, precise_fraction: float) -> bool:
 
 
 def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
-    """What a scenario promises each class of TTFT and of the decode step, beside a run.
+    """Promises of a scenario to each class on TTFT and on the decode step, beside a run.
 
     Args:
         scenario: the question.
@@ -119,7 +119,7 @@ def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
 
 
 def undecided(scenario: Scenario, run: Run) -> list[Note]:
-    """What a run leaves open of what is promised, in words, each period by itself."""
+    """Promises that a run leaves open, in words, each period by itself."""
     return [
         _open(p, one.name if isinstance(one, PeriodRun) else None)
         for one in run.periods or (run,)

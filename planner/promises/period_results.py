@@ -25,7 +25,7 @@ RUN_ON_PART = 0.5
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How plans are run, and what is judged of them."""
+    """Settings of a plan's runs, and what is judged of them."""
 
     question: RunQuestion
     """How long and how often each period is run; the load is the plan's own."""
@@ -40,11 +40,11 @@ class RunSettings:
 
     @property
     def is_over(self) -> bool:
-        """Whether time is up."""
+        """True if time is up."""
         return work_s() >= self.deadline
 
     def is_late(self, began: float, run: RunFigures) -> bool:
-        """Whether what was begun then could not be as long again in the time that is left.
+        """True if what was begun then could not be as long again in the time that is left.
 
         A run of a settled system leaves time to others, that decide sooner: it may take a part of what was left.
         """
@@ -53,7 +53,7 @@ class RunSettings:
         return now + (now - began) > began + part * (self.deadline - began)
 
     def is_enough(self, run: RunFigures, promises: Sequence[Promise]) -> bool:
-        """Whether one is broken for certain, or all are decided, or as precise as asked for, by a settled system.
+        """True if one is broken for certain, or all are decided, or as precise as asked for, by a settled system.
 
         Queues before decode need not have settled for what is promised of the decode step alone.
         """
@@ -97,17 +97,17 @@ class Ran:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it was run, and keeps all promises."""
+        """True if it was run, and keeps all promises."""
         return bool(self.results) and not self.unkept
 
     @property
     def is_undecided(self) -> bool:
-        """Whether no promise is broken for certain, and one is neither kept nor broken."""
+        """True if no promise is broken for certain, and one is neither kept nor broken."""
         return are_undecided(self.promises)
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether time was up before anything was known of it, or before it was decided."""
+        """True if time was up before anything was known of it, or before it was decided."""
         return not self.results or (self.is_undecided and any(one.is_cut_short for one in self.results))
 
 
@@ -183,7 +183,7 @@ def _of_period(settings: RunSettings, stated: Scenario, promised: Scenario, plan
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """What came of a plan, or of a period of it."""
+    """Outcome of a plan's run, or of the run of a period of it."""
 
     executed: Executed
     promises: tuple[Promise, ...]

@@ -1,4 +1,4 @@
-"""What runs made of a promise, as a plan tells it."""
+"""Outcome of a promise in runs, as a plan tells it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -58,7 +58,7 @@ def beside_promises(plan: Plan, by_class: Mapping[str, SloRun], nearest: SloRun 
 
 
 def decided_of(promises: Sequence[Promise], *, is_run: bool) -> tuple[bool | None, bool | None]:
-    """Whether promises hold, and whether that is decided: twice None where they were not run."""
+    """Verdict on promises: if all hold, and if that is decided; twice None where they were not run."""
     return (all(p.holds for p in promises), not are_undecided(promises)) if is_run else (None, None)
 
 
@@ -134,7 +134,7 @@ def _nearest(found: Sequence[SloRun]) -> SloRun:
 
 
 def _used(one: SloRun) -> Iterator[float]:
-    """How much of what is promised is used up, as run or else as predicted."""
+    """Fractions of what is promised that are used up, as run or else as predicted."""
     yield 0.0
     if one.promised_s is not None:
         yield (one.executed_s or one.predicted_s or 0.0) / one.promised_s

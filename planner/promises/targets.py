@@ -1,4 +1,4 @@
-"""What the optimizer is asked to promise, which is more than is promised where runs do not bear that out."""
+"""Targets that the optimizer is asked to promise: more than is promised, where runs do not bear that out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ MODELLED = {"dispatch": "shared-queue", "prefill_batching": "one-at-a-time"}
 
 @dataclass(frozen=True)
 class LatencyTargets:
-    """What the optimizer is asked to promise."""
+    """Targets that the optimizer is asked to promise."""
 
     ttft_s: Mapping[str, float]
     """By class; of those without a promise of their own, where the least TTFT is sought, what is claimed."""
@@ -50,7 +50,7 @@ def as_asked(scenario: Scenario) -> LatencyTargets:
 
 
 def seeks_least(scenario: Scenario) -> bool:
-    """Whether the objective is the least TTFT."""
+    """True if the objective is the least TTFT."""
     return scenario.objective == "min-ttft"
 
 
@@ -93,7 +93,7 @@ def modelled(scenario: Scenario) -> Scenario:
 def tightened(
     scenario: Scenario, last: LatencyTargets, broken: Sequence[Promise], idle_s: Mapping[str, float]
 ) -> LatencyTargets:
-    """What broken promises ask for: each class by the part that its worst period missed it by, and a little more.
+    """Targets that broken promises ask for: each class by the part its worst period missed by, and a little more.
 
     Equation:
         t' = t0 + (t - t0) (limit - t0) / (executed - t0), t what was planned for, t0 the same percentile without waits
@@ -130,7 +130,7 @@ def tightened(
 
 
 def _shorter(planned_s: float, limit_s: float, seen_s: float, idle_s: float) -> float:
-    """What to plan for instead, of waits a part that is neither the whole nor next to nothing."""
+    """Time to plan for instead, of waits a part that is neither the whole nor next to nothing."""
     floor_s = idle_s if idle_s < planned_s else 0.0
     least_s = floor_s + LEAST_ROOM * (planned_s - floor_s)
     return max(min(as_long(planned_s, limit_s, seen_s, idle_s), SAFETY * planned_s), least_s)

@@ -97,7 +97,7 @@ class Candidate:
 
     @property
     def run_key(self) -> tuple[object, ...]:
-        """What a run depends on: that of two plans with the same one is the same."""
+        """Key of all that a run depends on: that of two plans with the same one is the same."""
         operations = (
             (
                 one.n_instances,
@@ -112,7 +112,7 @@ class Candidate:
 
     @property
     def badness(self) -> float:
-        """What it costs, or how little it serves."""
+        """Cost of it, or its rate with the sign changed."""
         if self.problem.scenario.objective == "max-throughput":
             return -self.plan.throughput_req_per_s
         return self.plan.cost.usd_per_hour or float(self.plan.n_accelerators)
@@ -305,7 +305,7 @@ def _without_ttft(plan: Plan) -> Plan:
 
 
 def _next(search: PromiseSearch) -> LatencyTargets | None:
-    """What to hand over next; None where nothing is left between what was too lax and what was strict enough."""
+    """Targets to hand over next; None where nothing is left between what was too lax and what was strict enough."""
     broken, last = [tried for tried in search.tried if tried.unkept], search.tried[-1]
     if not broken or (not last.unkept and (seeks_least(search.scenario) or _is_as_good(last, broken[0]))):
         return None
@@ -339,19 +339,19 @@ def _tightened(search: PromiseSearch, broken: Sequence[Attempt]) -> LatencyTarge
 
 
 def _is_overrun(search: PromiseSearch, last: Attempt) -> bool:
-    """Whether a time to first token was missed by far, of requests that arrive in bursts."""
+    """True if a time to first token was missed by far, of requests that arrive in bursts."""
     is_late = any(one.executed > FAR * one.limit for one in last.unkept if one.metric not in (RATE, STEP))
     return is_late and not seeks_least(search.scenario) and bool(uneven_arrivals(search.scenario))
 
 
 def _is_unsettled(search: PromiseSearch, one: Attempt) -> bool:
-    """Whether its run keeps every promise with all of its interval, and its system only has not settled."""
+    """True if its run keeps every promise with all of its interval, and its system only has not settled."""
     within = (p.metric != RATE and not p.decided and p.ci_high is not None and p.ci_high <= p.limit for p in one.unkept)
     return not seeks_least(search.scenario) and all(within)
 
 
 def _as_planned(search: PromiseSearch, last: Attempt) -> LatencyTargets:
-    """What was planned for, or what the plan is predicted to keep where that is less: what is laxer changes no plan."""
+    """Targets as planned for, or as the plan is predicted to keep where that is less: what is laxer changes no plan."""
     ttft_s, asked = dict(last.targets.ttft_s), as_asked(search.scenario).ttft_s
     for one in last.unkept:
         name = one.request_class or next(iter(search.scenario.workloads))

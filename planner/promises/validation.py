@@ -101,7 +101,7 @@ def validate(
 
 @dataclass(frozen=True)
 class ToRun:
-    """What is validated, and how."""
+    """Plan that is validated, and the settings of its runs."""
 
     scenario: Scenario
     planned: PlanToRun
@@ -233,7 +233,7 @@ def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], executed: "
 
 
 def _observations(scenario: Scenario, found: Sequence["Pair"]) -> Iterator[Observation]:
-    """What the scenario says was measured, beside prediction and run."""
+    """Measurements that the scenario states, beside prediction and run."""
     told = {pair.metric: (pair.predicted, pair.executed) for pair in found}
     for metric, measured in (scenario.observed.figures if scenario.observed else {}).items():
         predicted, executed = told.get(metric, (None, None))
@@ -242,14 +242,14 @@ def _observations(scenario: Scenario, found: Sequence["Pair"]) -> Iterator[Obser
 
 @dataclass(frozen=True)
 class Executed:
-    """What a plan does at a load, and with the system kept full where its highest rate is promised."""
+    """Run of a plan at a load, and with the system kept full where its highest rate is promised."""
 
     run: RunFigures
     most: Run | None = None
 
 
 class Enough(NamedTuple):
-    """Whether the run at a load, and the one with the system kept full, say what is asked of them."""
+    """Tests of whether the run at a load, and the one with the system kept full, say what is asked of them."""
 
     run: Callable[[Run], bool] = lambda _: True
     most: Callable[[Run], bool] = lambda _: True
@@ -326,7 +326,7 @@ def judged(found: Sequence[Pair]) -> dict[str, Any]:
 
 
 def is_settled(run: RunFigures, found: Sequence[Pair]) -> bool:
-    """Whether every prediction is borne out or refuted, by a run whose system is not still filling."""
+    """True if every prediction is borne out or refuted, by a run whose system is not still filling."""
     return not run.is_transient and bool(judged(found)["decided"])
 
 

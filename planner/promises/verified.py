@@ -49,7 +49,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class Pace:
-    """How long the steps may take."""
+    """Time that the steps may take."""
 
     time_limit_s: float
     whole: TimeLimit
@@ -59,7 +59,7 @@ class Pace:
 
     @property
     def explaining_s(self) -> float:
-        """What explaining a plan may take [s]."""
+        """Time that explaining a plan may take [s]."""
         return (1 - SEARCH_PART) * self.time_limit_s if self.is_patient else self.whole.left_s
 
     def of_runs(self) -> TimeLimit:
@@ -250,7 +250,7 @@ def _run_cheaper(search: PromiseSearch) -> None:
 
 
 def _sizes(one: Candidate) -> tuple[object, ...]:
-    """What tells fleets apart."""
+    """Sizes that tell fleets apart."""
     pools = tuple(pool.n_instances for pool in one.plan.pools)
     return pools, tuple(link.ports_by_tier for link in one.plan.links)
 

@@ -22,7 +22,7 @@ SEARCH_PART = 0.5
 
 
 def trials(question: RunQuestion, data_dirs: Sequence[Path], say: Say, limit: TimeLimit) -> Trials:
-    """How a changed scenario is planned and run: as one that states those values, without looking for cheaper plans.
+    """Trials of changed scenarios: each run as one that states those values, without looking for cheaper plans.
 
     A plan as asked that is kept when it is run is kept whenever the scenario is planned with the same seed. Plans of
     stricter promises, which may be kept where that one is not, are run of what is to be run thoroughly alone.
@@ -53,7 +53,7 @@ def trials(question: RunQuestion, data_dirs: Sequence[Path], say: Say, limit: Ti
 
 
 def _planned(scenario: Scenario, settings: RunSettings, time_limit_s: float, is_thorough: bool) -> Trial:
-    """What becomes of a changed scenario that is planned and run."""
+    """Outcome of a changed scenario that is planned and run."""
     from planner.promises.tighten import PromiseSearch, candidate, run
     from planner.promises.verified import chosen_by_runs
 
@@ -77,5 +77,5 @@ def _trial(tried: Sequence[Ran], *, is_kept: bool) -> Trial:
 
 
 def _over(one: Promise) -> float:
-    """How many times what is promised a run took, at the worse end of its interval."""
+    """Ratio of what a run took to what is promised, at the worse end of its interval."""
     return (one.ci_high or one.executed) / one.limit
