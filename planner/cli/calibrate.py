@@ -217,7 +217,7 @@ def show(profile: "StackProfile", scores: "Fidelity", before: "Fidelity | None",
 
 
 def grounds(profile: "StackProfile") -> list[str]:
-    """What the points determine, what they do not, and whether predictions get an error band."""
+    """Lines on what the points determine, what they do not, and whether predictions get an error band."""
     factors = profile.factors.stated.items()
     learnt = [key for key, factor in factors if factor.basis != "assumed"]
     assumed = [key for key, factor in factors if factor.basis == "assumed"]

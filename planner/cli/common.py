@@ -31,7 +31,7 @@ MOST_SEED = 2**63 - 1
 
 @dataclass
 class Answer:
-    """What a command has been asked for on stdout, and whether it is there."""
+    """State of a command's answer on stdout: the form it was asked for in, and whether it is there."""
 
     as_json: bool = False
     is_printed: bool = False
@@ -49,7 +49,7 @@ def asked_for(format_: StrEnum) -> StrEnum:
 
 
 class Format(StrEnum):
-    """How an answer is printed."""
+    """Format that an answer is printed in."""
 
     TEXT = "text"
     JSON = "json"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DiffFormat(StrEnum):
-    """How a difference is printed."""
+    """Format that a difference is printed in."""
 
     TEXT = "text"
     MARKDOWN = "markdown"

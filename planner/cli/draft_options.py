@@ -29,7 +29,7 @@ DraftModelOption = Annotated[
 
 
 def asked_drafts(draft_tokens: int, acceptance: str | None, draft_model: str | None) -> "AskedDrafts":
-    """What the three options say.
+    """Drafts that the three options ask for.
 
     Raises:
         UsageError: `--acceptance` is no list of numbers.

@@ -1,4 +1,4 @@
-"""How a command ends: every error becomes one message on stderr and an exit code."""
+"""End of a command: every error becomes one message on stderr and an exit code."""
 
 import os
 import sys
@@ -69,7 +69,7 @@ def _refusal(error: OSError) -> str:
 
 
 def _reader_has_left() -> bool:
-    """Whether whoever read our output has gone, rather than the other side of some other pipe."""
+    """True if whoever read our output has gone, rather than the other side of some other pipe."""
     import select
 
     from planner.files import OWN_OUTPUTS

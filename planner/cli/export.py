@@ -12,7 +12,7 @@ from planner.cli.planned import check_promise, plans_of
 
 
 class Target(StrEnum):
-    """What a plan is deployed with."""
+    """Software that a plan is deployed with."""
 
     DYNAMO = "dynamo"
     LLM_D = "llm-d"

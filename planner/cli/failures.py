@@ -15,7 +15,7 @@ KINDS = {
 
 
 def exit_code(error: PlannerError | OSError) -> int:
-    """How a command ends that fails so; what the system refuses is taken for bad input."""
+    """Exit code of a command that fails so; what the system refuses is taken for bad input."""
     return error.exit_code if isinstance(error, PlannerError) else InputError.exit_code
 
 

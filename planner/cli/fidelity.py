@@ -81,7 +81,7 @@ def check_options(
 
 
 def is_same_file(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file."""
+    """True if two paths lead to one file."""
     try:
         return one.samefile(other)
     except OSError:

@@ -1,4 +1,4 @@
-"""What gates print: every problem as a line, as JSON, or as annotations of a workflow."""
+"""Output of gates: every problem as a line, as JSON, or as annotations of a workflow."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -14,7 +14,7 @@ SCHEMA = "planner.problem/1"
 
 
 class GateFormat(StrEnum):
-    """How problems are printed."""
+    """Format that problems are printed in."""
 
     TEXT = "text"
     JSON = "json"

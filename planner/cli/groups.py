@@ -1,4 +1,4 @@
-"""What all commands of the command line share: sections of the help, and failures as JSON where that was asked for."""
+"""Parts that all commands share: sections of the help, and failures as JSON where that was asked for."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -60,7 +60,7 @@ class LoadedCommands(Mapping[str, Any]):
         return iter(self._entries)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of commands."""
         return len(self._entries)
 
 

@@ -1,4 +1,4 @@
-"""What was observed of a demand, as a new scenario states it."""
+"""Observations of a demand, as a new scenario states them."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ def request_lengths(seen: Observed) -> RequestLengths:
 
 
 def observed_facts(seen: Observed, source: str) -> dict[str, Any]:
-    """What the template of the workload writes of it."""
+    """Facts about it that the template of the workload writes."""
     busiest = max((hour.req_per_s for hour in seen.hours), default=0.0)
     return {
         "what": seen.what,
@@ -43,7 +43,7 @@ def planned_req_per_s(seen: Observed) -> tuple[float | None, str]:
 
 
 def observed_notes(seen: Observed) -> list[Note]:
-    """What a reader should hear of."""
+    """Notes that a reader should hear of."""
     errors = ((what, _error(lengths)) for what, lengths in _named(seen))
     return [*seen.notes, *(note("lengths-in-buckets", f"{what}: {text}") for what, text in errors if text)]
 
@@ -53,7 +53,7 @@ def _named(seen: Observed) -> tuple[tuple[str, CountedLengths], ...]:
 
 
 def _error(lengths: CountedLengths) -> str:
-    """How far buckets are off; nothing of lengths that are kept as they are."""
+    """Error of buckets, in words; nothing of lengths that are kept as they are."""
     if lengths.is_exact:
         return ""
     text = f"buckets up to {percent(lengths.widest_fraction)} wide"

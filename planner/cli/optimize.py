@@ -68,7 +68,7 @@ class Section(StrEnum):
 
 
 class Against(StrEnum):
-    """What cost is held against."""
+    """Figure that cost is held against."""
 
     THROUGHPUT = "throughput"
     GOODPUT = "goodput"
@@ -189,7 +189,7 @@ def optimize(
 
 
 class _Shown(NamedTuple):
-    """What of a plan is printed for people."""
+    """Parts of a plan that are printed for people."""
 
     has_details: bool
     sections: tuple[Section, ...]
@@ -236,7 +236,7 @@ def _plan_parts(plan: "Plan", shown: _Shown) -> "list[RenderableType]":
 
 
 def _break_evens_elsewhere(n: int, scenario: str, overrides: "Sequence[str]") -> "Note":
-    """What a scenario asks for and this command does not answer, with the command that does."""
+    """Note on break-evens that a scenario asks for, with the command that answers them rather than this one."""
     from planner.notes import note
     from planner.report import Rerun
 
@@ -246,7 +246,7 @@ def _break_evens_elsewhere(n: int, scenario: str, overrides: "Sequence[str]") ->
 
 
 class How(StrEnum):
-    """What is done with a plan before it is printed."""
+    """Treatment of a plan before it is printed."""
 
     PLAIN = "plain"
     """It promises no latency."""
@@ -424,7 +424,7 @@ def _planned(
 
 
 def _runs(stated: tuple[int | None, int | None, int | None], run_on: int) -> "RunQuestion":
-    """How long a plan is run: so many requests, up to so many, and a seed."""
+    """Length of a plan's runs: so many requests, up to so many, and a seed."""
     from planner.executor import RunQuestion
 
     requests, most, seed = stated

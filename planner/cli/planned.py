@@ -69,7 +69,7 @@ def _planned(name: str, question: "Plan | Scenario", time_limit_s: float) -> "Pl
 
 
 def _of(name: str, error: Exception) -> str:
-    """What is wrong with the plan of that name, which is said once."""
+    """Error in the plan of that name, which is said once."""
     return str(error) if str(error).startswith(f"{name}:") else f"{name}: {error}"
 
 

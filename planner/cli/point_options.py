@@ -21,7 +21,7 @@ MOST_COUNTED = 1_000_000
 
 
 class Mode(StrEnum):
-    """Whether prefill and decode share workers."""
+    """Choice of one set of workers for prefill and decode, or of one for each."""
 
     AGG = "agg"
     DISAGG = "disagg"

@@ -67,7 +67,7 @@ def import_config(
 
 
 def is_name(text: str) -> bool:
-    """Whether a profile may bear this name."""
+    """True if a profile may bear this name."""
     from planner.profiles.importer import profile_name
 
     return text == profile_name(text)
@@ -133,7 +133,7 @@ def warnings(found: "ImportedProfile", against: "Against") -> list[Note]:
 
 
 def remarks(found: "ImportedProfile", against: "Against") -> list[str]:
-    """What the profile leaves out, what the config left out, and where the count disagrees with a size."""
+    """Remarks on what the profile leaves out, what the config left out, and where the count disagrees with a size."""
     import json
 
     defaults = [f"{key} = {json.dumps(value)}" for key, value in found.assumed.items()]
@@ -159,7 +159,7 @@ def _agreed(found: "ImportedProfile", tensors: "WeightsIndex | None") -> list[st
 
 
 def next_step(found: "ImportedProfile", file: Path | None) -> str:
-    """What to do with the profile."""
+    """Next step with the profile."""
     if file is None:
         return f"save it as {found.name}{SUFFIX}, as --out . does; then: planner profiles check {found.name}{SUFFIX}"
     return f"wrote {file}; next: planner profiles check {file}"

@@ -135,7 +135,7 @@ def check_files(
 
 
 def _held(found: "ProfileCheck", is_catalogue: bool) -> str:
-    """What was checked, so that nobody takes the shipped profiles for their own."""
+    """Summary of what was checked, so that nobody takes the shipped profiles for their own."""
     from planner.profiles.folders import VARIABLE, own_dirs
 
     n, n_own, others = found.n_files, found.n_files - found.n_shipped, found.n_skipped

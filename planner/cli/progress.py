@@ -1,4 +1,4 @@
-"""What is going on, on stderr: a spinner or a bar on a terminal; elsewhere a line now and then, once it takes long."""
+"""Progress on stderr: a spinner or a bar on a terminal; elsewhere a line now and then, once it takes long."""
 
 import logging
 import sys
@@ -74,7 +74,7 @@ def _is_terminal() -> bool:
 
 
 class Reach(Protocol):
-    """What is told how far something is, and of several things which one goes on."""
+    """Listener that is told how far something is, and of several things which one goes on."""
 
     def __call__(self, fraction: float, doing: str | None = None) -> None:
         """So much of all is done."""

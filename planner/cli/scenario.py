@@ -87,7 +87,7 @@ def check(
 
 
 def _scenarios(files: Iterable[str], skip_others: bool) -> Iterator[str]:
-    """What to check of what is named; a folder without any scenario stands for itself, and is told."""
+    """Scenarios to check of what is named; a folder without any stands for itself, and is told."""
     from planner.scenario import bundled_scenarios
     from planner.scenario.bundled import is_scenario, scenarios_below
 
@@ -102,7 +102,7 @@ def _scenarios(files: Iterable[str], skip_others: bool) -> Iterator[str]:
 
 
 def _held(file: str) -> str:
-    """What is said of a scenario that holds. Raises PlannerError where it does not."""
+    """Line on a scenario that holds, and its notes. Raises PlannerError where it does not."""
     from planner.optimizer import posed
     from planner.scenario import question_notes
 
@@ -120,7 +120,7 @@ def _held(file: str) -> str:
 
 
 class SchemaFormat(StrEnum):
-    """How the schema is printed."""
+    """Format that the schema is printed in."""
 
     JSON = "json"
     MARKDOWN = "markdown"

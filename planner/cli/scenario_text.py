@@ -69,7 +69,7 @@ DOCUMENTS, CHAT = LogNormal(9.9, 128, 131072, 1024), LogNormal(7.0, 16, 32768, 2
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command was told, by the names of its options."""
+    """Options that the command was given, by their names."""
 
     path: Path
     trace: Path | None = None
@@ -235,13 +235,13 @@ class _Draft:
         return seen_from(self.wanted.path.resolve().parent, profile)
 
     def _seen_facts(self, seen: Observed) -> dict[str, Any]:
-        """What was observed, as the workload states it."""
+        """Observations, as the workload states them."""
         self.notes += [*observed_notes(seen), *limit_notes(seen.dispersion)]
         name = "" if self.wanted.trace is None else self.wanted.trace.name
         return {**observed_facts(seen, name), "squared_cv": None, **(_burst(seen.dispersion) or {})}
 
     def _trace_facts(self, path: Path, trace: Trace) -> dict[str, Any]:
-        """What a first read of a trace tells: lengths, rate, and how bursty it is."""
+        """Facts that a first read of a trace tells: lengths, rate, and how bursty it is."""
         self.notes += read_notes(trace)
         rate, found = rate_req_per_s(trace.arrival_s), dispersion(trace.arrival_s)
         self.notes += limit_notes(found)
@@ -289,7 +289,7 @@ def _of_option(error: InputError, name: str, option: str) -> Iterator[Problem]:
 
 
 def _burst(found: Dispersion | None) -> dict[str, Any] | None:
-    """How bursty arrivals are, and what gaps can state of it."""
+    """Burstiness of arrivals, and what gaps can state of it."""
     if found is None:
         return None
     return {
@@ -302,7 +302,7 @@ def _burst(found: Dispersion | None) -> dict[str, Any] | None:
 
 
 def _read(file: Path, columns: str | None, reading: TraceReading) -> tuple[Observed | None, tuple[Path, Trace] | None]:
-    """What a file tells of a demand, or the trace that it is."""
+    """Demand that a file tells of, or the trace that it is."""
     named = None if columns is None else parsed_columns(columns)
     path = file if file.exists() else trace_path(str(file), Path.cwd(), data_dirs())
     seen = observed(path, named, reading)

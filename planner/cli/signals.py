@@ -69,7 +69,7 @@ class Signals:
         return AFTER_SIGNAL + (self.heard or 0)
 
     def word(self) -> str:
-        """What to say about it, once."""
+        """Word to say about it, once."""
         self._is_said = True
         return WORDS[signal.Signals(self.heard or signal.SIGINT).name]
 

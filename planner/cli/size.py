@@ -157,7 +157,7 @@ def size(
 def _workload(
     input_: str | None, output: str | None, trace: Path | None, reading: "TraceReading", directory: Path
 ) -> "tuple[Workload, float | None]":
-    """What requests ask for, and the rate that a trace recorded. Raises UsageError or InputError."""
+    """Workload of the requests, and the rate that a trace recorded. Raises UsageError or InputError."""
     from planner.errors import UsageError
     from planner.workload import Workload
 

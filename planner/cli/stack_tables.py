@@ -30,7 +30,7 @@ def _bases(factors: StackFactors) -> str:
 
 
 def _coverage(found: Calibration | None) -> str:
-    """How many models, accelerators and points a calibration used."""
+    """Number of models, accelerators and points that a calibration used."""
     if found is None:
         return DASH
     n_used = sum(file.n_used for file in found.points)

@@ -41,7 +41,7 @@ SkipInvalidOption = Annotated[
 def asked_reading(
     trace: Path | None, time_unit: TimeUnitName | None, block_tokens: int | None, skip_invalid: bool
 ) -> "TraceReading":
-    """How a trace is to be read, by the options. Raises UsageError where no file is named."""
+    """The way to read a trace, by the options. Raises UsageError where no file is named."""
     from planner.errors import UsageError
     from planner.workload.traces import TraceReading
 
@@ -69,7 +69,7 @@ def trace_keys(path: str, trace: "Trace", reading: "TraceReading") -> dict[str, 
 
 
 def read_notes(trace: "Trace") -> "tuple[Note, ...]":
-    """How a trace was read, its usual unit included."""
+    """Notes on the reading of a trace, its usual unit included."""
     span_s = float(trace.arrival_s[-1] - trace.arrival_s[0])
     usual = () if trace.times.is_known else trace.times.notes(trace.n_requests, span_s)
     return (*usual, *trace.notes)
