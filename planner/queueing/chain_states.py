@@ -11,7 +11,7 @@ from planner.queueing.token_lattice import TokenLattice
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """What waits as a pass begins: cells of tokens, and of those that fill a pass whether one will wait untouched."""
+    """Waiting work as a pass begins: cells of tokens, and of those that fill a pass whether one will wait untouched."""
 
     first_full: int
     """Cells that fill a pass, from this one on."""

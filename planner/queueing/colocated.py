@@ -34,7 +34,7 @@ LEAST_MASS = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class PassLoop:
-    """How an instance makes its passes."""
+    """Pass loop of an instance: seconds, limits and order of its passes."""
 
     pass_s: PassSeconds
     """Seconds of a pass; no prompt tokens: a decode step [s]."""
@@ -57,7 +57,7 @@ class PassLoop:
 
 @dataclass(frozen=True, eq=False)
 class Prompts:
-    """What requests bring, kind by kind; arrays of one length."""
+    """Prompts of requests, kind by kind, and their answers; arrays of one length."""
 
     tokens: Floats
     """Prompt tokens to compute, 0 or more [tokens]."""
@@ -105,7 +105,7 @@ class ColocatedQueue:
 
     @property
     def is_within_bands(self) -> bool:
-        """Whether times are as near to runs as `tests/campaigns/colocated.md` says of most pools."""
+        """True if times are as near to runs as `tests/campaigns/colocated.md` says of most pools."""
         return not self.doubts
 
     def tpot_quantile_s(self, q: float) -> float | None:
@@ -219,7 +219,7 @@ def colocated_capacity_req_per_s(loop: PassLoop, prompts: Prompts, tpot_s: float
 
 
 def kept_full(loop: PassLoop, prompts: Prompts) -> tuple[float, float]:
-    """What an instance does whose memory is kept full, so that requests give way and are computed again.
+    """Rate and token time of an instance whose memory is kept full, so that requests give way and are computed again.
 
     Args:
         loop: how passes are made; memory limits how many run.
@@ -422,7 +422,7 @@ def _chain(loop: PassLoop, lattice: TokenLattice, batch: float, arrivals: Arriva
 
 
 def _arrivals(loop: PassLoop, lattice: TokenLattice, batch: float, rate: float, n_instances: int) -> Arrivals:
-    """What comes to an instance of a pool, by how often requests wait at such instances."""
+    """Arrivals at an instance of a pool, by how often requests wait at such instances."""
     found = Arrivals.routed(rate, 0.0, 1)
     for _ in range(N_ROUNDS if n_instances > 1 else 0):
         w = min(_chain(loop, lattice, batch, found).waiting_fraction, MOST_WAITING)

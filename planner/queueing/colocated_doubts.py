@@ -35,7 +35,7 @@ MOST_JITTER = 0.27
 
 @dataclass(frozen=True)
 class Traits:
-    """What doubts go by."""
+    """Traits of a pool that doubts go by."""
 
     room: float
     """Places that are free on average, in standard deviations of how many are taken."""

@@ -163,7 +163,7 @@ class _Queue:
 
     @property
     def _renewal(self) -> _Solved:
-        """What other arrivals make of the wait with Poisson ones."""
+        """Wait with other arrivals than Poisson ones, derived from the wait with these."""
         base, share = self._poisson, self._peaked_share
         low, high = (f(self.arrival_scv) for f in (self.deterministic, self.phase))
         low_base, high_base = (f(1.0) for f in (self.deterministic, self.phase))

@@ -1,4 +1,4 @@
-"""How many requests of random size fit a room in their order, and how much of it they fill."""
+"""Number of requests of random size that fit a room in their order, and the part of it that they fill."""
 
 from dataclasses import dataclass
 

@@ -134,7 +134,7 @@ class PassChain:
         return np.append(0.0, found)
 
     def _met(self) -> tuple[Floats, NDArray[np.complex128], Floats]:
-        """What requests meet: seconds left of the pass, tokens ahead after it (times their rate), and how often."""
+        """States that requests meet: seconds left of the pass, tokens ahead after it (times their rate), and shares."""
         time = self.passes * _durations_s(self.table_s, self.arrivals, self.idles)
         kept = np.flatnonzero(time > NEGLIGIBLE * time.sum())
         u, kind = np.tile(MOMENTS, len(kept)), np.repeat(kept, len(MOMENTS))
@@ -170,7 +170,7 @@ class PassChain:
         return np.asarray(np.maximum(np.ceil(end / self.budget - 1e-9) - 1, 0.0))
 
     def _own_part(self) -> Floats:
-        """What that pass takes of them, by cells [tokens]."""
+        """Waiting tokens that the pass with the last of them takes, by cells [tokens]."""
         return np.arange(self.lattice.n_cells) * self.lattice.cell_tokens - self._full_before() * self.budget
 
 

@@ -32,7 +32,7 @@ class Preemption:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """What requests hold of a cache, kind by kind of prompts; arrays of one length."""
+    """Cache memory that requests hold, kind by kind of prompts; arrays of one length."""
 
     prompt_tokens: Floats
     """Memory of a prompt, with what a sequence takes whatever its length [tokens]."""

@@ -1,4 +1,4 @@
-"""What a shared link adds to transfers that prefill feeds: the distribution of the time each takes, by its size."""
+"""Delay that a shared link adds to transfers that prefill feeds: distribution of the time each takes, by its size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,13 +46,13 @@ class Senders:
 
     @property
     def most_at_once(self) -> float:
-        """What its instances, all busy, feed at most, over what the link carries [fraction]."""
+        """Most that its instances, all busy, feed at once, over what the link carries [fraction]."""
         fed = (self.service_s > 0) & (self.weights > 0)
         return self.n_instances * float((self.link_s[fed] / self.service_s[fed]).max(initial=0.0))
 
     @property
     def smoothing(self) -> float:
-        """What first come, first served on these instances takes off the squared variation of starts, for Poisson ones.
+        """Reduction of the squared variation of starts, for Poisson ones, by first come, first served on the instances.
 
         Equation: -u^2 (c_s^2 - 1) / sqrt(n), the second term of the departures' variation.
 
@@ -91,11 +91,11 @@ class Stretch:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no transfer takes longer than alone."""
+        """True if no transfer takes longer than alone."""
         return self.mean <= 1 + _ROUNDING
 
     def left_fraction(self, alone_s: Floats) -> Floats:
-        """What is left of the variance when it is averaged over a transfer.
+        """Fraction of the variance that is left when it is averaged over a transfer.
 
         Equation: 2 / x^2 times the integral of (x - t) r(t) from 0 to x.
 
@@ -336,7 +336,7 @@ def _integral(values: Floats, step: float) -> Floats:
 
 
 def _gim1_root(load: float, arrival_scv: float) -> float:
-    """What share of starts finds one busy server in GI/M/1 with Gamma gaps: s = A*(1 - s), s < 1."""
+    """Share of starts that find one busy server in GI/M/1 with Gamma gaps: s = A*(1 - s), s < 1."""
     low, high = 0.0, 1 - 1e-9
     for _ in range(50):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""How busy a pool may be when few of its requests may wait too long: a closed form that takes many pools at once."""
+"""Greatest utilisation of pools in which few requests may wait too long: a closed form that takes many at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -59,7 +59,7 @@ def token_times(chain: PassChain, behind: Floats, decoded_tokens: Floats) -> Tok
 
 
 def _excess_s(chain: PassChain, behind: Floats, calm_s: float, most: int) -> Floats:
-    """How much longer than others the passes after a prompt are, one after another."""
+    """Excess of the passes after a prompt over others, one after another [s]."""
     seconds, found, now = chain.table_s[chain.kinds] - calm_s, list[float](), behind - chain.starts
     for _ in range(most):
         found.append(float(now @ seconds))

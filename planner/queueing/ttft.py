@@ -13,7 +13,7 @@ from planner.queueing.wait import NO_WAIT, Wait, smallest_below_s, sum_of_waits
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """What the requests of one pool go through; made by `Path.of`, which checks it."""
+    """Path of the requests of one pool: their waits and the seconds after; made by `Path.of`, which checks it."""
 
     share_fraction: float
     """Share of all requests that take this path [fraction]."""
