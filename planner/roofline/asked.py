@@ -13,7 +13,7 @@ from planner.roofline.stack import AskedStack, OwnStack, Stack, asked_stack, exp
 
 
 class AskedInstance(Protocol):
-    """What a question says of an instance."""
+    """An instance as a question states it."""
 
     @property
     def model(self) -> ModelProfile:
@@ -25,7 +25,7 @@ class AskedInstance(Protocol):
 
     @property
     def n_accelerators(self) -> int:
-        """How many."""
+        """Number of its accelerators."""
 
     @property
     def layout(self) -> str | None:
@@ -45,7 +45,7 @@ class AskedInstance(Protocol):
 
     @property
     def speculation(self) -> Speculation | None:
-        """What drafts tokens; None: nothing does."""
+        """Speculative decoding; None: nothing drafts tokens."""
 
     @property
     def longest_step_s(self) -> float | None:
@@ -57,7 +57,7 @@ class AskedInstance(Protocol):
 
     @property
     def stack(self) -> AskedStack:
-        """What decides its software."""
+        """Criteria that decide its software."""
 
     @property
     def stacks(self) -> Mapping[str, OwnStack]:

@@ -1,4 +1,4 @@
-"""What kernels reach on one accelerator: its peaks and the fractions of them that were measured."""
+"""Rates that kernels reach on one accelerator: its peaks and the fractions of them that were measured."""
 
 from dataclasses import dataclass
 
@@ -387,7 +387,7 @@ class Chip:
 
     @property
     def network_bytes_per_s(self) -> float:
-        """What collectives and hand-overs reach of one accelerator's NIC, or of its host link [B/s]."""
+        """Rate that collectives and hand-overs reach on one accelerator's NIC, or on its host link [B/s]."""
         return self._nic_bytes_per_s * (NETWORK_FRACTION if self.derated else 1.0)
 
     def hand_over_bytes_per_s(self, n_accelerators: int, n_senders: int) -> float:
@@ -428,7 +428,7 @@ class Chip:
 
     @property
     def is_measured(self) -> bool:
-        """Whether matrix products were measured on this very accelerator, or on one that differs in memory only."""
+        """True if matrix products were measured on this very accelerator, or on one that differs in memory only."""
         found = (getattr(self.hardware.efficiency, f"gemm_bf16_m{int(height)}_fraction") for height in GEMM_ROWS)
         return any(figure is not None and figure.basis in MEASURED for figure in found)
 

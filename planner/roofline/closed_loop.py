@@ -11,7 +11,7 @@ from planner.roofline.operator import FloatArray
 
 @dataclass(frozen=True)
 class Benchmark:
-    """How a closed-loop benchmark draws and counts its requests."""
+    """Rules by which a closed-loop benchmark draws and counts its requests."""
 
     prompts_per_slot: float = 10.0
     """Requests of a run over those in flight: the first of each slot arrive together."""
@@ -49,7 +49,7 @@ class LoopTimes:
 
 @dataclass(frozen=True, eq=False)
 class LoopLatency:
-    """What a benchmark would report."""
+    """Latencies that a benchmark would report."""
 
     ttft_s: FloatArray
     """Mean time to first token [s]."""

@@ -20,7 +20,7 @@ N_TOKENS, N_BATCHES = 18, 9
 
 @dataclass(frozen=True)
 class MeanRequest:
-    """What passes know of the requests in them."""
+    """The mean request, as far as passes depend on it."""
 
     prompt_tokens: float
     """Mean prompt [tokens]."""

@@ -69,7 +69,7 @@ class MemorySettings:
 
 
 def memory_settings(settings: StackSettings) -> MemorySettings:
-    """What settings of a stack say of its memory."""
+    """Settings of a stack that concern its memory."""
     runtime = settings.runtime_gb
     return MemorySettings(
         settings.memory_accounting,

@@ -18,7 +18,7 @@ SCALE_BYTES = 4.0
 
 @dataclass(frozen=True)
 class ExpertTraffic:
-    """How a stack runs experts that are dealt out to ranks."""
+    """Settings of a stack for experts that are dealt out to ranks."""
 
     dispatch_precision: str = "bf16"
     """Number format of activations on their way to the experts."""

@@ -52,7 +52,7 @@ class Factors:
     """Weight of the burst with which a closed loop begins, over passes of one prompt each."""
 
     def before_prefill_s(self, prompt_tokens: Value) -> Value:
-        """What a request waits for before its prefill, on the host and beside other passes [s]."""
+        """Time that a request waits before its prefill, on the host and beside other passes [s]."""
         return self.request_overhead_s + self.prompt_token_s * prompt_tokens
 
 

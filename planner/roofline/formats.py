@@ -11,7 +11,7 @@ from planner.roofline.kv_cache import BYTES_PER_VALUE
 
 @dataclass(frozen=True)
 class ProductFormats:
-    """What a stack runs products at."""
+    """Number formats that a stack runs products at."""
 
     attention: str = "bf16"
     """Of queries with keys and of weights with values."""

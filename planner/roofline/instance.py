@@ -79,7 +79,7 @@ class DecodePoint:
 
 @dataclass(frozen=True)
 class Setup:
-    """How an instance is run, as far as anybody said; None where it is unknown."""
+    """The way an instance is run, as far as anybody said; None where it is unknown."""
 
     stack: str | None = None
     """Serving software with its version."""
@@ -96,7 +96,7 @@ class Setup:
 
     @classmethod
     def of(cls, served: ServedModel, stack: str) -> "Setup":
-        """How a served model is run under a stack."""
+        """Setup of a served model under a stack."""
         own, products = served.weights_precision, served.product_precision
         emulated = None if products == own else products
         longest = served.longest_request
@@ -112,7 +112,7 @@ class Setup:
 
 
 def emulation(hardware: HardwareProfile, weights: str, products: str) -> str:
-    """What it means that products do not run at the format of the weights.
+    """Words for products that do not run at the format of the weights: what streams, what runs, and why.
 
     >>> from planner.profiles import hardware_profile
     >>> emulation(hardware_profile("a100-sxm-80gb"), "fp8", "bf16")

@@ -258,7 +258,7 @@ def layer_index_bytes(indexer: Indexer) -> float:
 
 
 def wire_bytes(model: ModelProfile, tokens: ArrayLike, kv_precision: str = "bf16") -> NDArray[np.float64]:
-    """What crosses between sites for a request of l tokens: logical bytes and index keys.
+    """Traffic between sites of a request of l tokens: logical bytes and index keys.
 
     Args:
         model: a model whose attention shapes are known.

@@ -145,7 +145,7 @@ def layer_bytes_per_token(group: AttentionLayers, kv_precision: str = "bf16") ->
 
 
 def layer_shard(group: AttentionLayers, tp_size: int) -> AttentionLayers:
-    """What one of tp_size ranks caches of a layer: its share of the heads that keep something, at least one.
+    """Part of a layer that one of tp_size ranks caches: its share of the heads that keep something, at least one.
 
     >>> from planner.profiles import GqaLayers
     >>> layer_shard(GqaLayers(kind="gqa", n_layers=1, n_heads=64, n_kv_heads=4, head_dim=128), 8).n_kv_heads

@@ -1,4 +1,4 @@
-"""How one instance's accelerators share a model: tensor, expert, attention-data and pipeline parallelism."""
+"""Parallel layout of a model on an instance's accelerators: tensor, expert, attention-data and pipeline parallelism."""
 
 import re
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class Layout:
 
     @property
     def deals_out_experts(self) -> bool:
-        """Whether tokens of attention replicas travel to ranks that hold their experts."""
+        """True if tokens of attention replicas travel to ranks that hold their experts."""
         return self.dp_size > 1 and self.ep_size > 1
 
     def dense_ranks(self, has_experts: bool) -> int:

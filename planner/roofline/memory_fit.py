@@ -1,4 +1,4 @@
-"""Whether weights and caches fit an instance's memory, how many sequences do, and how long one may be."""
+"""Fit of weights and caches in an instance's memory: how many sequences it holds, and how long one may be."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -39,12 +39,12 @@ class MemoryFit:
 
     @property
     def cache_bytes(self) -> float:
-        """What is left for caches; negative when weights do not fit [B]."""
+        """Memory that is left for caches; negative when weights do not fit [B]."""
         return self.memory_bytes - self.weights_bytes - self.workspace_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether there is room for any cache at all."""
+        """True if there is room for any cache at all."""
         return self.cache_bytes > 0
 
     @property

@@ -15,7 +15,7 @@ from planner.roofline.served_model import ServedModel
 
 @dataclass(frozen=True, eq=False)
 class PromptTokens:
-    """What passes carry of prompts; arrays that broadcast together."""
+    """Prompt tokens of passes; arrays that broadcast together."""
 
     tokens: ArrayLike
     """On the replica that has most of them, above 0 [tokens]."""

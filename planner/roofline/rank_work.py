@@ -1,4 +1,4 @@
-"""What one rank of an instance does in a pass: operators shared out by the layout, timed at an accelerator's rates.
+"""Work of one rank of an instance in a pass: operators shared out by the layout, timed at an accelerator's rates.
 
 Kept flat, one entry per operator and pass, so that passes of any models and accelerators can be timed at once.
 """
@@ -212,7 +212,7 @@ def _as_shared(operator: Operator, own: Operator, dense: Mapping[str, Operator])
 
 
 def is_dense(operator: Operator) -> bool:
-    """Whether dense ranks share the operator: dense MLPs and shared experts, with what lies between their products."""
+    """True if dense ranks share the operator: dense MLPs and shared experts, with what lies between their products."""
     return operator.split == "columns" or operator.part in ("dense_mlp", "shared_experts")
 
 

@@ -11,7 +11,7 @@ from planner.roofline.served_model import ServedModel
 
 @dataclass(frozen=True, eq=False)
 class RequestKinds:
-    """What a demand brings."""
+    """Requests of a demand, kind by kind."""
 
     tokens: FloatArray
     """Prompt lengths, cached prefixes included [tokens]."""
@@ -41,7 +41,7 @@ class RequestKinds:
 
     @property
     def mean(self) -> MeanRequest:
-        """What passes know of them."""
+        """The mean request, as far as passes depend on it."""
         new, cached = self.new_tokens, self.tokens - self.new_tokens
         mean_new = float(new @ self.weights)
         keys = float((new * (cached + (new + 1.0) / 2)) @ self.weights) / max(mean_new, 1e-9)

@@ -146,7 +146,7 @@ class ServedModel:
 
     @cached_property
     def drafter(self) -> "ServedModel | None":
-        """What drafts, on the same accelerators: another model in its checkpoint's format, or an MTP layer in this
+        """Drafter on the same accelerators: another model in its checkpoint's format, or an MTP layer in this
         one's. Raises InputError where the model has none."""
         if self.speculation is None:
             return None

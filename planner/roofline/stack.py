@@ -24,7 +24,7 @@ SERVER = 8
 
 @dataclass(frozen=True)
 class RunAs:
-    """How a framework is run: by its settings, but for what public benchmarks set otherwise."""
+    """Settings of a framework, and what public benchmarks set otherwise."""
 
     settings: StackSettings
     harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
@@ -35,11 +35,11 @@ class RunAs:
         return name or self.settings.usual_harness
 
     def harness(self, name: str | None) -> HarnessSettings | None:
-        """What a benchmark sets, or the usual one where none is named; None: nothing."""
+        """Settings of a benchmark, or of the usual one where none is named; None: it sets nothing."""
         return self.harnesses.get(self.source(name) or "")
 
     def request_s(self, name: str | None) -> float:
-        """What a benchmark counts into TTFT of every request beyond the framework's own overhead [s]."""
+        """Time that a benchmark counts into TTFT of every request beyond the framework's own overhead [s]."""
         harness = self.harness(name)
         return 0.0 if harness is None else MILLI * (harness.request_ms or 0.0)
 
@@ -76,7 +76,7 @@ class Stack:
 
     @property
     def run_as(self) -> RunAs:
-        """How it is run, and by whom."""
+        """Its settings, and what benchmarks set otherwise."""
         return RunAs(self.settings, self.harnesses)
 
     def with_settings(self, settings: Mapping[str, object]) -> "Stack":
@@ -95,11 +95,11 @@ class Stack:
         return replace(self, settings=self.settings.model_copy(update=stated))
 
     def on_layout(self, layout: Layout, hardware: HardwareProfile) -> StackSettings:
-        """How it is run on an instance; see `settings_on`."""
+        """Settings that it is run with on an instance; see `settings_on`."""
         return settings_on(self.settings, layout, hardware)
 
     def formats(self, kv_precision: str) -> ProductFormats:
-        """What products run at beside a cache in a format."""
+        """Number formats of products beside a cache in a format."""
         return product_formats(self.settings, kv_precision)
 
     def kv_precision(self, model: ModelProfile, precision: str | None) -> str:
@@ -109,7 +109,7 @@ class Stack:
 
 
 def product_formats(settings: StackSettings, kv_precision: str) -> ProductFormats:
-    """What products run at beside a cache in a format, where the weights' does not say."""
+    """Number formats of products beside a cache in a format, where the weights' does not say."""
     is_fp8 = settings.quantized_attention and kv_precision == "fp8"
     return ProductFormats("fp8" if is_fp8 else "bf16", settings.weight_only_products or "bf16")
 
@@ -148,7 +148,7 @@ def shared_tokens(tokens: int, settings: StackSettings, layout: Layout) -> int:
 
 
 def expert_traffic(settings: StackSettings) -> ExpertTraffic:
-    """How a stack runs experts that are dealt out."""
+    """Settings of a stack for experts that are dealt out."""
     return ExpertTraffic(
         settings.dispatch_precision or "bf16",
         settings.combine_precision or "bf16",
@@ -287,7 +287,7 @@ class OwnStack(Protocol):
 
 
 class AskedStack(Protocol):
-    """What decides the stack of a pool."""
+    """Criteria that decide the stack of a pool."""
 
     @property
     def model(self) -> str:
@@ -345,7 +345,7 @@ def _known(name: str) -> Stack | None:
 
 
 def _distance(profile: StackProfile, model: str, hardware: Collection[str]) -> tuple[tuple[int, ...], int, float, str]:
-    """How far a stack's points are from a model on some accelerators: what they know least first, then errors."""
+    """Distance of a stack's points from a model on some accelerators: what they know least first, then errors."""
     found = [_evidence(profile, model, name) for name in hardware]
     ranks = tuple(sorted((rank for rank, _, _ in found), reverse=True))
     error = sum(error for _, _, error in found) / max(len(found), 1)
@@ -353,7 +353,7 @@ def _distance(profile: StackProfile, model: str, hardware: Collection[str]) -> t
 
 
 def _evidence(profile: StackProfile, model: str, hardware: str) -> tuple[int, int, float]:
-    """What a stack's points tell of a model on an accelerator: how far they are, what they lack, and their error."""
+    """Evidence of a stack's points for a model on an accelerator: how far they are, what they lack, and their error."""
     found = profile.calibration
     if found is None:
         return 4, 0, 0.0
