@@ -109,7 +109,7 @@ def roofline_load(
 
 
 def preemption_of(served: ServedModel, requests: RequestKinds, reserves_output: bool) -> Preemption | None:
-    """What gives way on an instance whose memory is kept full; None where nothing does.
+    """Preemption on an instance whose memory is kept full; None where nothing gives way.
 
     Args:
         served: the model on an instance.
@@ -126,7 +126,7 @@ def preemption_of(served: ServedModel, requests: RequestKinds, reserves_output: 
 
 
 def _in_passes(prompts: RequestKinds | None, everyone: RequestKinds) -> MeanRequest:
-    """What passes know of prompts, and of the contexts of all who decode."""
+    """The mean request in passes: of prompts, with the contexts of all who decode."""
     decoding = everyone.mean
     if prompts is everyone:
         return decoding

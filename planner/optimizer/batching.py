@@ -21,7 +21,7 @@ JOINED = (0.5, 0.1, 0.0)
 
 @dataclass(frozen=True, eq=False)
 class Batching:
-    """How instances prefill and decode in one batch, with the requests of some classes."""
+    """Prefill and decode of instances in one batch, with the requests of some classes."""
 
     engine: Engine
     facets: tuple[PassFacet, ...]

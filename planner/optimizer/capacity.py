@@ -1,4 +1,4 @@
-"""What one request of a class costs each pool and link of a route, by threshold: coefficients of the formulation."""
+"""Load of one request of a class on each pool and link of a route, by threshold: coefficients of the formulation."""
 
 from dataclasses import dataclass
 

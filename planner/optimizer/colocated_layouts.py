@@ -65,7 +65,7 @@ class _Engine:
     """All requests, none of their prompts computed here."""
 
     def serves(self, is_joined: bool) -> bool:
-        """Whether it serves any request, with its prompt or, where some join, without."""
+        """True if it serves any request, with its prompt or, where some join, without."""
         return self.whole.capacity_req_per_s > 0 or (is_joined and self.joined.capacity_req_per_s > 0)
 
 
@@ -199,7 +199,7 @@ def _of_all(engine: Engine, classes: Sequence[ClassSpec]) -> tuple[Batch, Batch]
 
 
 def _marks(one: _Engine, is_timed: bool, is_joined: bool) -> Iterator[float]:
-    """What is the better the less of it there is: work, accelerators, and where times are promised seconds."""
+    """Figures of which less is better: work, accelerators, and where times are promised seconds."""
     a = float(one.n_accelerators)
     yield a / max(one.whole.capacity_req_per_s, 1e-12)
     yield a
@@ -234,7 +234,7 @@ def _with_facets(kept: Sequence[_Engine], classes: Sequence[ClassSpec]) -> Itera
 
 
 def _rates(engine: ColocatedEngine) -> InstanceRates:
-    """What is known of an instance apart from its batches."""
+    """Rates of an instance that are known apart from its batches."""
     served, used = engine.served, engine.stack
     found = InstanceRates(
         prefill=roofline_prefill(served, known_tokens(used), n_prompts=1),

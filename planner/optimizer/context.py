@@ -1,4 +1,4 @@
-"""What a class asks of its model that this is not made for: longer prompts, and another format of its cache."""
+"""Uses of a model by a class that it is not made for: longer prompts, and another format of its cache."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What load adds to the time to first token: how arrivals vary, links that are shared, places in decode batches."""
+"""Delays that load adds to the time to first token: by arrivals that vary, shared links, places in decode batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def transfer_s(
     cached: Array,
     service_s: Array,
 ) -> Array:
-    """What is left of the KV transfer of each request when its prefill ends, on an idle link [s]."""
+    """Remaining KV transfer time of each request when its prefill ends, on an idle link [s]."""
     rates = problem.pools[pool].rates
     sent = sent_bytes(problem, pool, link, total, cached)
     if link is None:
@@ -201,7 +201,7 @@ def place_steps_s(point: DecodePoint) -> Array:
 def stretched(
     stretch: Stretch, round_trip_s: float, service_s: Array, left_s: Array, sending_s: Array
 ) -> tuple[NDArray[np.intp], Array, Array]:
-    """What is left of transfers on a busy link when their prefill ends, as a distribution.
+    """Remaining transfer times on a busy link when prefill ends, as a distribution.
 
     Equation:
         max(X, F D - T + RTT / 2): X on an idle link, F the factor of sharing, D the whole transfer alone, T prefill

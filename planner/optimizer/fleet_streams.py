@@ -44,7 +44,7 @@ class Stream(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FleetStreams:
-    """What the requests of a problem with one route ask of pools and links, at given sizes."""
+    """Load of the requests of a problem with one route on pools and links, at given sizes."""
 
     problem: Problem
     sizing: Sizing
@@ -97,7 +97,7 @@ class FleetStreams:
         return self._services[pool]
 
     def transfer_s(self, pool: int, link: int | None) -> Array:
-        """What is left of every request's transfer when its prefill ends, on an idle link [s], shape (n,)."""
+        """Remaining transfer time of every request when its prefill ends, on an idle link [s], shape (n,)."""
         if (pool, link) not in self._transfers:
             self._transfers[pool, link] = transfer_s(
                 self.problem, self.sizing, pool, link, *self._atoms[:2], self.service_s(pool)
@@ -105,7 +105,7 @@ class FleetStreams:
         return self._transfers[pool, link]
 
     def sent_bytes(self, pool: int, link: int | None) -> Array:
-        """What every request hands over [B], shape (n,)."""
+        """Bytes that every request hands over [B], shape (n,)."""
         if (pool, link) not in self._sent:
             self._sent[pool, link] = sent_bytes(self.problem, pool, link, *self._atoms[:2])
         return self._sent[pool, link]

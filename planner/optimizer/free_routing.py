@@ -1,4 +1,4 @@
-"""What one threshold leaves on the table: every length bin routed wherever it fits best, in any fraction."""
+"""Gain that one threshold leaves on the table: every length bin routed wherever it fits best, in any fraction."""
 
 from __future__ import annotations
 

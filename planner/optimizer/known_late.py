@@ -23,7 +23,7 @@ class Queue(NamedTuple):
 
 
 class Late(NamedTuple):
-    """What was found at a threshold and a rate."""
+    """Late requests that were found at a threshold and a rate."""
 
     threshold_tokens: float
     req_per_s: float
@@ -42,7 +42,7 @@ class KnownLate:
     found: dict[Queue, deque[Late]] = field(default_factory=dict)
 
     def add(self, queue: Queue, late: Late) -> None:
-        """What was found out."""
+        """Add late requests that were found in a queue."""
         self.found.setdefault(queue, deque(maxlen=KEPT)).append(late)
 
     def least(self, queue: Queue, threshold_tokens: float, req_per_s: float) -> float:

@@ -154,7 +154,7 @@ def _by_marks(marks: NDArray[np.float64]) -> list[int]:
 
 
 def _marks(one: Candidate, classes: Sequence[ClassSpec]) -> list[float]:
-    """What is the better the less of it there is: work, seconds, accelerators, and prompts that do not fit."""
+    """Figures of which less is better: work, seconds, accelerators, and prompts that do not fit."""
     a, longest = one.n_accelerators, max(c.mix.longest_tokens() for c in classes)
     work_s = latency_s = 0.0
     for c in classes:

@@ -126,7 +126,7 @@ def _has_memory(scenario: Scenario, pool: Pool) -> bool:
 
 
 def layout_notes(problem: Problem) -> Iterator[Note]:
-    """How many layouts were looked at."""
+    """Notes on the number of layouts that were looked at."""
     for found in problem.layouts:
         n, kept = len(found.kept), "; ".join(found.kept)
         yield note(

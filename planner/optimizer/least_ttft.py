@@ -170,6 +170,6 @@ def trimmed(problem: Problem, sizing: Sizing, found: LeastTtftFleet, req_per_s: 
 
 
 def _does(problem: Problem, sizing: Sizing, found: LeastTtftFleet, req_per_s: float) -> bool:
-    """Whether sizes reach a TTFT at its threshold, but for rounding."""
+    """True if sizes reach a TTFT at its threshold, but for rounding."""
     nothing = LeastTtftFleet(found.ttft_s * (1 + SLO_GAP / 10), found.threshold_tokens, 0.0)
     return _tried(FleetUnderSlo(problem, sizing), req_per_s, found.threshold_tokens, nothing) is not nothing

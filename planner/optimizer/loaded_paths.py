@@ -1,4 +1,4 @@
-"""What the requests of a period go through under load: waits, transfers on busy links, places in batches."""
+"""Paths of the requests of a period under load: waits, transfers on busy links, places in batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes of a colocated instance take at the least for any mix of requests: linear in tokens, keys and contexts.
+"""Least time of passes of a colocated instance for any mix of requests: linear in tokens, keys and contexts.
 
 Totals of requests add over passes. So a linear function of what is in a pass that lies below the seconds of every pass
 that an instance can make bounds the seconds of any mix from below, whatever passes serve it. Of all such functions the
@@ -22,7 +22,7 @@ TOLERANCE, TINY = 1e-10, 1e-300
 
 
 class RequestWork(NamedTuple):
-    """What a request asks of passes, on average."""
+    """Work of a request in passes, on average."""
 
     new_tokens: float
     """Prompt tokens to compute."""

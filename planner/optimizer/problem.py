@@ -55,17 +55,17 @@ class PoolSpec:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is stated to have no instances."""
+        """True if it is stated to have no instances."""
         return self.stated_max_instances == 0
 
     @property
     def takes_short(self) -> bool:
-        """Whether it prefills short prompts and nothing else: a stated ratio of prefill to decode counts such pools."""
+        """True if it prefills short prompts and nothing else: a stated ratio of prefill to decode counts such pools."""
         return "short" in self.parts and self.batching is None
 
     @property
     def is_prefill(self) -> bool:
-        """Whether it prefills."""
+        """True if it prefills."""
         return bool(self.parts)
 
     @property
@@ -75,17 +75,17 @@ class PoolSpec:
 
     @property
     def layout_option(self) -> tuple[str | None, int | None]:
-        """What sets it apart from others made of one pool: its layout and, of a colocated pool, tokens of a pass."""
+        """Option that sets it apart from others of one pool: its layout and, of a colocated pool, tokens of a pass."""
         return self.layout, None if self.batching is None else self.batching.tokens_per_pass
 
     @property
     def decodes(self) -> bool:
-        """Whether it decodes: alone, or in one batch with prompts."""
+        """True if it decodes: alone, or in one batch with prompts."""
         return not self.parts or self.batching is not None
 
     @property
     def role(self) -> Literal["prefill", "decode", "colocated"]:
-        """What its instances do."""
+        """Role of its instances."""
         if self.batching is not None:
             return "colocated"
         return "prefill" if self.parts else "decode"
@@ -234,12 +234,12 @@ class Span:
 
     @property
     def hours(self) -> float:
-        """How long it lasts [h]."""
+        """Its duration [h]."""
         return sum(hours for _, hours in self.members)
 
 
 class Loss(NamedTuple):
-    """What is lost in a situation that the plan must survive."""
+    """Loss of an instance, link or site in a situation that the plan must survive."""
 
     kind: Literal["instance", "link", "site"]
     name: str
@@ -265,7 +265,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class LookedAt:
-    """What became of the layouts of a pool."""
+    """Layouts of a pool that were looked at: how many were tried and fit, and which were kept."""
 
     pool: str
     n_tried: int
@@ -297,37 +297,37 @@ class Problem:
 
     @property
     def is_min_cost(self) -> bool:
-        """Whether cost is the objective."""
+        """True if cost is the objective."""
         return self.scenario.objective == "min-cost"
 
     @property
     def is_min_ttft(self) -> bool:
-        """Whether the objective is the least TTFT at the demand."""
+        """True if the objective is the least TTFT at the demand."""
         return self.scenario.objective == "min-ttft"
 
     @property
     def is_followed(self) -> bool:
-        """Whether some pool has a size of its own in every period because it is rented so."""
+        """True if some pool has a size of its own in every period because it is rented so."""
         return len(self.periods) > 1 and any(pool.by_period is not None for pool in self.pools)
 
     @property
     def has_sizes_by_period(self) -> bool:
-        """Whether pools have other sizes in other periods, by rent or because roles change."""
+        """True if pools have other sizes in other periods, by rent or because roles change."""
         return self.is_followed or self.scenario.routing.role_conversion
 
     @property
     def is_priced(self) -> bool:
-        """Whether every accelerator and port has a price."""
+        """True if every accelerator and port has a price."""
         return not self.missing_prices()
 
     @property
     def has_queueing_model(self) -> bool:
-        """Whether waits can be computed for the disciplines of the scenario."""
+        """True if waits can be computed for the disciplines of the scenario."""
         return self.scenario.dispatch == "shared-queue" and self.scenario.prefill_batching == "one-at-a-time"
 
     @property
     def charges_use(self) -> bool:
-        """Whether a link charges by volume or a site by work, so that the threshold decides about money."""
+        """True if a link charges by volume or a site by work, so that the threshold decides about money."""
         return any(link.usd_per_gb > 0 for link in self.links) or any(pool.busy_usd_per_hour > 0 for pool in self.pools)
 
     @property
@@ -361,12 +361,12 @@ class Problem:
 
     @property
     def has_batches(self) -> bool:
-        """Whether some pool prefills and decodes in one batch."""
+        """True if some pool prefills and decodes in one batch."""
         return any(pool.batching is not None and not pool.is_empty for pool in self.pools)
 
     @property
     def has_options(self) -> bool:
-        """Whether some pool has several ways to be run, or batches with prompts: a judge then improves its plans."""
+        """True if some pool has several ways to be run, or batches with prompts: a judge then improves its plans."""
         return self.has_batches or bool(self.families)
 
     def demanding(self, req_per_s: float, objective: Objective) -> "Problem":
@@ -394,7 +394,7 @@ class Problem:
 
     @property
     def has_one_route(self) -> bool:
-        """Whether all requests take the same pools, so that closed forms say what sizes serve at a threshold."""
+        """True if all requests take the same pools, so that closed forms say what sizes serve at a threshold."""
         return self.is_plain and len(self.routes) == 1
 
     @property
@@ -419,7 +419,7 @@ class Problem:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether requests of one model come at one rate from anywhere; see `planner.optimizer.routes`."""
+        """True if requests of one model come at one rate from anywhere; see `planner.optimizer.routes`."""
         return is_plain(self, self.routes)
 
     def unsourced_prices(self) -> tuple[str, ...]:
@@ -470,7 +470,7 @@ class Problem:
 
     @property
     def is_capacity_only(self) -> bool:
-        """Whether capacity alone settles one period: nothing is promised of TTFT, and nothing may be lost."""
+        """True if capacity alone settles one period: nothing is promised of TTFT, and nothing may be lost."""
         is_alone = len(self.periods) == 1 and not self.scenario.spare.survive
         return is_alone and not self.is_min_ttft and not any(c.ttft_s is not None for c in self.classes)
 
@@ -514,7 +514,7 @@ class Problem:
         )
 
     def has_pools(self, stream: int) -> bool:
-        """Whether a stream has pools that prefill it and one that decodes it."""
+        """True if a stream has pools that prefill it and one that decodes it."""
         return bool(self.decoders[stream]) and any(self.arcs[stream].values())
 
     @cached_property

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ByPeriod(NamedTuple):
-    """How a pool is rented that follows the periods."""
+    """Rental terms of a pool that follows the periods."""
 
     least_up_h: float
     """Least time that an instance serves once it has started [h]."""
@@ -30,7 +30,7 @@ def starts(n_instances: Sequence[int]) -> list[int]:
 
 
 def times_within(hours: Sequence[float], least_up_h: float, start: int, period: int) -> int:
-    """How many of the starts with a period, one in every cycle, still have to be up when another period begins.
+    """Number of starts with a period, one in every cycle, that still have to be up when another period begins.
 
     Equation:
         the number of k >= 0 with (T_p - T_q mod H) + k H < L: T_p when a period begins, H the cycle, L the least time
@@ -53,7 +53,7 @@ ROUNDING = 1e-9
 
 
 def is_kept_up(n_instances: Sequence[int], hours: Sequence[float], least_up_h: float) -> bool:
-    """Whether every instance stays up as long as it must, those that started first going first.
+    """True if every instance stays up as long as it must, those that started first going first.
 
     Equation:
         n_p >= sum over q of m_qp s_q, m_qp as in `times_within`

@@ -156,7 +156,7 @@ def _spans(
 
 
 def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:
-    """What a pool takes: as it says, else long prompts of any site, and short ones of its own where it decodes.
+    """Parts that a pool takes: as it says, else long prompts of any site, and short ones of its own where it decodes.
 
     Beside batches with prompts it takes either, so that a plan may leave them out, or take the other prompts there.
     """
@@ -290,7 +290,7 @@ def _check_room(problem: Problem) -> None:
 
 
 def _is_held(problem: Problem, q: int) -> bool:
-    """Whether some threshold sends every prompt of a stream to a pool that holds it."""
+    """True if some threshold sends every prompt of a stream to a pool that holds it."""
     limits, fixed = _thresholds_held(problem, q), problem.scenario.routing.threshold_tokens
     is_free = fixed == "free" or not all(problem.arcs[q].values())
     mix = problem.classes[problem.streams[q].request_class].mix
@@ -359,7 +359,7 @@ def _limited(problem: Problem, factor: int = 1) -> Iterator[PoolSpec]:
 
 
 def unlimited_size(scenario: Scenario, pool: str) -> Fault:
-    """What is wrong with a pool that may grow beyond any that is planned."""
+    """Fault of a pool that may grow beyond any that is planned."""
     what = f"nothing limits its size to fewer than {LARGEST_POOL:,} instances"
     return scenario.problem(("pools", pool), what, "max_instances, an inventory, a budget or a lower demand")
 

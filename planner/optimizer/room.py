@@ -19,7 +19,7 @@ Limits = tuple[float, float]
 
 
 def is_held(mix: RequestMix, threshold_tokens: float, limits: Limits) -> bool:
-    """Whether a threshold routes prompts as one within the limits does."""
+    """True if a threshold routes prompts as one within the limits does."""
     low, high = limits
     nearest = min(max(threshold_tokens, low), high)
     if low > high or nearest == threshold_tokens:
@@ -48,7 +48,7 @@ def too_long(
 
 
 def oversized_notes(name: str, rates: InstanceRates, mixes: Iterable[RequestMix]) -> Iterator[Note]:
-    """What to know of a decode pool on the roofline whose longest requests do not fit one of its instances."""
+    """Notes on a decode pool on the roofline whose longest requests do not fit one of its instances."""
     room = rates.longest_tokens
     longest = max((mix.longest_tokens() + mix.mean_output_tokens for mix in mixes), default=0.0)
     if rates.decode is not None and rates.stack is not None and longest > room:

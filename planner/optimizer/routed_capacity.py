@@ -87,7 +87,7 @@ def rent_usd_per_hour(problem: Problem, sizing: Sizing) -> Iterator[tuple[str, f
 
 
 def spend_of(problem: Problem, sizing: Sizing, loads: Loads, req_per_s: float) -> float:
-    """What sizes cost at one threshold and a rate: USD per hour, or accelerators where a price is missing."""
+    """Cost of sizes at one threshold and a rate: USD per hour, or accelerators where a price is missing."""
     if problem.is_priced:
         rent = sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
         return rent + req_per_s * float(use_usd_per_hour(problem, loads)[0])

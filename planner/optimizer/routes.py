@@ -37,12 +37,12 @@ class Route:
 
     @property
     def is_split(self) -> bool:
-        """Whether a threshold decides anything."""
+        """True if a threshold decides anything."""
         return self.long is not None and self.short is not None
 
 
 def is_plain(problem: Problem, routes: Sequence[Route]) -> bool:
-    """Whether all requests are of one model, at one rate, from anywhere, and what is promised is of one route.
+    """True if all requests are of one model, at one rate, from anywhere, and what is promised is of one route.
 
     Every class then has the same pools at all times, so that a threshold for each route says where its requests go.
 
@@ -67,7 +67,7 @@ def is_plain(problem: Problem, routes: Sequence[Route]) -> bool:
 
 
 def is_uniform(problem: Problem) -> bool:
-    """Whether all requests are of one model, at one rate, from anywhere: a rate over all of them then says everything.
+    """True if all requests are of one model, at one rate, from anywhere: a rate over all of them then says everything.
 
     Args:
         problem: the question.
@@ -99,14 +99,14 @@ def routes_of(problem: Problem) -> Iterator[Route]:
 
 
 def _is_held(problem: Problem, route: Route) -> bool:
-    """Whether the pools of a route hold all prompts of its class under some threshold, or the stated one."""
+    """True if the pools of a route hold all prompts of its class under some threshold, or the stated one."""
     limits, fixed = route.limits_tokens, problem.scenario.routing.threshold_tokens
     tried = limits[0] if fixed == "free" or not route.is_split else float(fixed)
     return is_held(problem.classes[route.request_class].mix, tried, limits)
 
 
 def holds_prompts(problem: Problem, threshold_tokens: float) -> bool:
-    """Whether the pools of a route hold all prompts that a threshold sends there."""
+    """True if the pools of a route hold all prompts that a threshold sends there."""
     route = problem.route
     return not route.is_split or is_held(problem.classes[0].mix, threshold_tokens, route.limits_tokens)
 

@@ -121,7 +121,7 @@ def _check_step(name: str, pool: Pool, measured: MeasuredInstance, limit_s: floa
 
 
 def batch_limit_words(scenario: Scenario, pool: Pool, batch: int, decoded: Decoded) -> str | None:
-    """What holds a decode batch down, in words; None where nobody computes it.
+    """Limit on a decode batch, in words; None where nobody computes it.
 
     Args:
         scenario: the question.

@@ -1,4 +1,4 @@
-"""What steers the searches: sizes, gaps, counts and shares of the time, in one record for networks and one for routes.
+"""Settings of the searches: sizes, gaps, counts and shares of the time, in one record for networks and one for routes.
 
 None of them changes what a plan is or what a bound proves: they decide where and how long a search looks. Tolerances of
 single formulas stand beside these.

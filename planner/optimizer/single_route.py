@@ -201,7 +201,7 @@ def _target(problem: Problem, routed: RoutedSolution) -> float:
 
 
 def _flows(problem: Problem, routed: RoutedSolution, stream: int) -> tuple[Flow, ...]:
-    """What every prefill pool takes of the stream."""
+    """Flows of the stream to every prefill pool."""
     route, t = problem.route, routed.threshold_tokens
     long = float(problem.classes[route.request_class].mix.long_fraction(t))
     ends: tuple[tuple[Part, int | None, int | None, float], ...] = (

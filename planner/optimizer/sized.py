@@ -28,7 +28,7 @@ def full_sizing(problem: Problem) -> Sizing:
 
 
 def is_within_limits(problem: Problem, n_instances: Sequence[int]) -> bool:
-    """Whether inventories, the budget for instances alone and the ratio allow sizes, limits of each pool apart.
+    """True if inventories, the budget for instances alone and the ratio allow sizes, limits of each pool apart.
 
     Args:
         problem: the resolved scenario.

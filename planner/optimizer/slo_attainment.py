@@ -1,4 +1,4 @@
-"""How many requests of a fleet of given sizes are within an SLO on TTFT: fractions, percentiles, and idle limits."""
+"""Share of the requests of a fleet of given sizes within an SLO on TTFT: fractions, percentiles, and idle limits."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ PATH_S = 1e-3
 
 
 class _Journeys(NamedTuple):
-    """What the requests of a fleet go through at one rate."""
+    """Waits and paths of the requests of a fleet at one rate."""
 
     admission: Wait | None
     """Wait for a place in a decode batch; None where there is none for all in the long run."""
@@ -110,7 +110,7 @@ class FleetUnderSlo:
         return sum(self._late_in(part, end, req_per_s) for part, end in self._ends(low_tokens, high_tokens))
 
     def may_meet_slo(self, low_tokens: float, high_tokens: float, req_per_s: float) -> bool:
-        """Whether some threshold of an interval may be within the SLO.
+        """True if some threshold of an interval may be within the SLO.
 
         Equation:
             L <= what may be late, L = `late_fraction`; L is the sum of what is late of long and of short prompts, which
@@ -199,7 +199,7 @@ class FleetUnderSlo:
         return float(weighted_quantile(seconds, self.streams.weights, np.array(1 - self.late_allowed)))
 
     def may_fill_a_link(self) -> bool:
-        """Whether the instances that send over a link, all busy with whatever requests, could ask for more than it has.
+        """True if the instances that send over a link, all busy with whatever requests, could ask for more than it has.
 
         Equation:
             sum over pools of n max over requests of min(B, S / (T (n_layers - 1) / n_layers)) > B: where it does not
@@ -227,7 +227,7 @@ class FleetUnderSlo:
         return self.streams.n_places(pool) * float(speeds.max(initial=0.0))
 
     def _journeys(self, low_tokens: float, high_tokens: float, req_per_s: float) -> _Journeys:
-        """What requests that surely load the queues go through."""
+        """Waits and paths of requests that surely load the queues."""
         found = [self.streams.stream(part, end) for part, end in self._ends(low_tokens, high_tokens)]
         streams = [stream for stream in found if stream is not None]
         stretches = {link: self._stretch(link, streams, req_per_s) for link in {stream.link for stream in streams}}
@@ -253,7 +253,7 @@ class FleetUnderSlo:
         return self._known_admissions[req_per_s]
 
     def _path(self, stream: Stream, req_per_s: float, stretch: Stretch) -> Path | None:
-        """What requests go through but for decode places, as if they were all; None without steady state."""
+        """Path of requests but for decode places, as if they were all; None without steady state."""
         n, service, rate = stream.n_places, stream.service, req_per_s * stream.share_fraction
         if n == 0 or rate * service.mean_s >= n * SATURATED or not isfinite(stretch.mean):
             return None
@@ -265,7 +265,7 @@ class FleetUnderSlo:
         return replace(path, wait=wait)
 
     def _stretched(self, pool: int, link: int, chosen: NDArray[np.bool_], stretch: Stretch) -> Path:
-        """What requests whose transfers share a link go through, but for waits."""
+        """Path of requests whose transfers share a link, but for waits."""
         service_s, left_s = self.streams.service_s(pool)[chosen], self.streams.transfer_s(pool, link)[chosen]
         round_trip_s, sending = self.problem.links[link].round_trip_s, self.streams.sending_s(pool, link)[chosen]
         kind, after_s, levels = stretched(stretch, round_trip_s, service_s, left_s, sending)
@@ -303,7 +303,7 @@ class FleetUnderSlo:
 
     @property
     def _shares_a_link(self) -> bool:
-        """Whether long and short prompts stretch each other's transfers."""
+        """True if long and short prompts stretch each other's transfers."""
         return self._route.long_link is not None and self._route.long_link == self._route.short_link
 
     def _ends(self, low_tokens: float, high_tokens: float) -> tuple[tuple[Part, float], tuple[Part, float]]:
@@ -312,7 +312,7 @@ class FleetUnderSlo:
 
     @cached_property
     def streams(self) -> FleetStreams:
-        """What requests ask of pools and links."""
+        """Load of requests on pools and links."""
         return FleetStreams(self.problem, self.sizing)
 
     @property

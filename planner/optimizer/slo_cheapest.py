@@ -84,7 +84,7 @@ class _CostOrder:
 
     @property
     def is_over(self) -> bool:
-        """Whether time is up."""
+        """True if time is up."""
         return work_s() > self.deadline
 
     @cached_property

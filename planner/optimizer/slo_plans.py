@@ -1,4 +1,4 @@
-"""What searches under an SLO on TTFT share: sizes proposed by capacity, and plans of sizes with a known goodput."""
+"""Common parts of searches under an SLO on TTFT: sizes by capacity, and plans of sizes with a known goodput."""
 
 from dataclasses import replace
 from itertools import product

@@ -52,7 +52,7 @@ def search(
 
 
 def _breaks_idle(problem: Problem) -> bool:
-    """Whether even an idle fleet breaks the promise; a TTFT without waiting does not depend on instances."""
+    """True if even an idle fleet breaks the promise; a TTFT without waiting does not depend on instances."""
     slo = problem.slo
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
     widest = Sizing((1,) * len(problem.pools), ports)

@@ -1,4 +1,4 @@
-"""What a search has found: sizes, thresholds and rates of every period, and how good they are proven to be."""
+"""Solution of a search: sizes, thresholds and rates of every period, and how good they are proven to be."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ class Solution:
 
     @property
     def is_optimal(self) -> bool:
-        """Whether the gap counts as none."""
+        """True if the gap counts as none."""
         return self.gap <= self.target
 
     @property
@@ -62,5 +62,5 @@ class Solution:
 
 
 def unit_of(problem: Problem) -> float:
-    """What a unit of a solution's objective is in an answer: a scale of the demand is its requests per second."""
+    """Value of a unit of a solution's objective in an answer: a scale of the demand is its requests per second."""
     return 1.0 if problem.is_min_cost or problem.is_min_ttft else problem.mean_req_per_s

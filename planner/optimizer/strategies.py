@@ -1,4 +1,4 @@
-"""How a problem is searched: one route under a promise by sizes in order, all else as a network; one type of answer."""
+"""Search strategies: one route under a promise by sizes in order, all else as a network; one type of answer."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -130,7 +130,7 @@ def _wider(problem: Problem) -> Problem | None:
 
 
 def _is_bound(problem: Problem, wider: Problem, found: Solution | None) -> bool:
-    """Whether a limit that the demand alone sets leaves no plan, or all of a pool that it may have."""
+    """True if a limit that the demand alone sets leaves no plan, or all of a pool that it may have."""
     guessed = [i for i, pool in enumerate(problem.pools) if wider.pools[i].max_instances > pool.max_instances]
     if found is None:
         return bool(guessed)
@@ -186,7 +186,7 @@ def _found_in_network(problem: Problem, time_limit_s: float, gap: float, laxer: 
 
 
 def _has_both_kinds(problem: Problem) -> bool:
-    """Whether a plan may decode in batches with prompts, and apart from them."""
+    """True if a plan may decode in batches with prompts, and apart from them."""
     used = [pool for pool in problem.pools if pool.decodes and not pool.is_empty]
     return problem.has_batches and any(pool.batching is None for pool in used)
 
@@ -214,7 +214,7 @@ def _of_one_kind(problem: Problem, time_limit_s: float, gap: float) -> Solution 
 
 
 def _is_as_good(problem: Problem, one: Solution, other: Solution) -> bool:
-    """Whether a plan is at least as good as another."""
+    """True if a plan is at least as good as another."""
     sign = 1 if problem.is_min_cost or problem.is_min_ttft else -1
     return sign * one.objective <= sign * other.objective
 
@@ -310,12 +310,12 @@ def _usd_per_hour(problem: Problem, solution: Solution) -> float:
 
 
 def _is_reached(problem: Problem, demand: Demand) -> bool:
-    """Whether requests of a demand have pools to go to."""
+    """True if requests of a demand have pools to go to."""
     return any(map(problem.has_pools, demand.streams)) or not any(demand.req_per_s)
 
 
 def may_be_in_time(problem: Problem) -> bool:
-    """Whether enough requests of every class could have their first token as promised, each alone where it is faster.
+    """True if enough requests of every class could have their first token as promised, each alone where it is faster.
 
     Args:
         problem: the question.

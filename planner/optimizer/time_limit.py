@@ -22,11 +22,11 @@ class TimeLimit:
 
     @property
     def left_s(self) -> float:
-        """What is left [s]; 0 when time is up."""
+        """Time that is left [s]; 0 when it is up."""
         return max(self.deadline - work_s(), 0.0)
 
     def part_s(self, fraction: float) -> float:
-        """What a step may take that has a fraction of what is left [s].
+        """Time for a step that may take a fraction of what is left [s].
 
         >>> TimeLimit.of(-1.0).part_s(0.5)
         0.0

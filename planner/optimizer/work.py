@@ -1,4 +1,4 @@
-"""What one request of a class costs a pool and a link, by threshold and capacity rule.
+"""Load of one request of a class on a pool and a link, by threshold and capacity rule.
 
 Two rules. `expected-work` is exact: the mean of T(L) over the requests that are routed to the pool. `mean-length` is
 the paper's: T at their mean length. T is convex, so by Jensen's inequality the second promises more than can be kept.
@@ -80,7 +80,7 @@ def short_bytes(kv_bytes: Curve, mix: RequestMix, low: Array, holds: bool) -> Ar
 
 
 def _known(service: PrefillService | None) -> PrefillService:
-    """What a prompt takes of an instance: its share, where several are prefilled at once."""
+    """Occupancy of an instance by a prompt: its share, where several are prefilled at once."""
     if service is None:
         raise ValueError("a prefill pool has no prefill times")
     return service.occupancy

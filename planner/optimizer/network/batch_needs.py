@@ -16,7 +16,7 @@ HALVINGS = 12
 
 
 class Need(NamedTuple):
-    """What is asked of a colocated pool."""
+    """Requests of a stream in a cell that a colocated pool is to serve."""
 
     pool: int
     stream: int
@@ -82,7 +82,7 @@ def _batch(problem: Problem, need: Need) -> Batch:
 
 
 def _keeps(problem: Problem, need: Need, batch: Batch, n_instances: int, req_per_s: float) -> bool:
-    """Whether the requests that the pool computes are in time, as many as must, and so are tokens."""
+    """True if the requests that the pool computes are in time, as many as must, and so are tokens."""
     spec = problem.classes[problem.streams[need.stream].request_class]
     queue = batch.queue(n_instances, req_per_s)
     if queue is None or spec.ttft_s is None:

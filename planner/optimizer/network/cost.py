@@ -1,4 +1,4 @@
-"""What a plan of a network costs: rent, power and traffic."""
+"""Cost of a plan of a network: rent, power and traffic."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the columns of a network's program are indexed by: one named tuple per set of indices.
+"""Column indices of a network's program: one named tuple per set of indices.
 
 Every field is an index: of a stream, pool or group into the tuples of the problem, of a situation into those of the
 program, of a cell into the cells of its group and period.

@@ -55,7 +55,7 @@ def improved(problem: Problem, solution: Solution, below: Solution | None, deadl
 
 
 def excess(problem: Problem, operations: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]) -> float:
-    """How far a plan is from its promises: at most 0 where it keeps them.
+    """Distance of a plan from its promises: at most 0 where it keeps them.
 
     Equation:
         logarithm of what is late over what may be, of the class and period where it is most; beyond any of these where
@@ -122,7 +122,7 @@ def _at_kept_scale(problem: Problem, solution: Solution, below: Solution | None)
 
 
 def _has_one_threshold(problem: Problem, solution: Solution) -> bool:
-    """Whether one threshold divides the prompts of one class between batches and a prefill pool, and none is stated."""
+    """True if one threshold divides the prompts of one class between batches and a prefill pool, and none is stated."""
     flows = [flow for one in solution.operations for flow in one.flows]
     is_free = (
         problem.scenario.routing.threshold_tokens == "free" and len(problem.streams) == len(solution.operations) == 1
@@ -247,7 +247,7 @@ def _resized(problem: Problem, begun: Solution, below: Solution | None, deadline
 
 
 def _has_options(problem: Problem, pool: int) -> bool:
-    """Whether a pool is one of several ways to run its instances, or has batches with prompts."""
+    """True if a pool is one of several ways to run its instances, or has batches with prompts."""
     spec = problem.pools[pool]
     return spec.batching is not None or spec.key in problem.families
 
@@ -342,7 +342,7 @@ def _fewest(problem: Problem, solution: Solution, pool: int, way: int, most: flo
 
 
 def _unit(problem: Problem, pool: int) -> float:
-    """What an instance adds to the objective."""
+    """Contribution of an instance to the objective."""
     spec = problem.pools[pool]
     return (spec.usd_per_hour or 0.0) if problem.is_priced else float(spec.n_accelerators)
 

@@ -1,4 +1,4 @@
-"""How busy pools and links of a network may be with a use, and which of its requests may be late.
+"""Limits on how busy pools and links of a network may be with a use, and on which of its requests may be late.
 
 A threshold divides the prompts of a class, and an allowance divides its late requests: of the fraction that may be
 late, the share `beta` is for long prompts and the rest for short ones. Every pool that takes long prompts of the class
@@ -43,7 +43,7 @@ GRID = np.unique(np.geomspace(1, 100_000, 97).round())
 
 
 class BatchLimit(NamedTuple):
-    """How a colocated pool counts in plans: as the model of batches found it for the mix of a period."""
+    """Limit of a colocated pool in plans: as the model of batches found it for the mix of a period."""
 
     facet: int = 0
     """The facet that is greatest for the mix,"""
@@ -88,7 +88,7 @@ class NetworkLoads(RequestLoads):
     """Of colocated pools in plans, by pool and period."""
 
     def batch_limit(self, pool: int, period: int) -> "BatchLimit":
-        """How a colocated pool counts in a period of a plan; where no batch was found for it, as in another one.
+        """Limit of a colocated pool in a period of a plan; where no batch was found for it, as in another one.
 
         Args:
             pool: the pool.
@@ -160,7 +160,7 @@ class NetworkLoads(RequestLoads):
 
     @cached_property
     def arc_keys(self) -> dict[Arc, tuple[object, ...]]:
-        """What a prompt meets on every arc: prefill times and transfer times."""
+        """Keys of arcs by what a prompt meets there: prefill times and transfer times."""
         return {arc: self._arc_key(arc) for arcs in self.problem.arcs for of_part in arcs.values() for arc in of_part}
 
     def _arc_key(self, arc: Arc) -> tuple[object, ...]:
@@ -181,7 +181,7 @@ class NetworkLoads(RequestLoads):
         return 1.0 if late * share >= fraction else late * share / fraction
 
     def has_ttft_slo(self, stream: int) -> bool:
-        """Whether the class of a stream has an SLO on TTFT.
+        """True if the class of a stream has an SLO on TTFT.
 
         Args:
             stream: the stream.
@@ -225,7 +225,7 @@ class NetworkLoads(RequestLoads):
 
     @property
     def is_for_bounds(self) -> bool:
-        """Whether limits are to lie above those of every plan."""
+        """True if limits are to lie above those of every plan."""
         return self.is_optimistic and not self.gbps
 
     def most_link_busy(self) -> float:
@@ -313,7 +313,7 @@ class NetworkLoads(RequestLoads):
         return found
 
     def transfer_s(self, arc: Arc, total: Array, cached: Array, service_s: Array) -> Array:
-        """What is left of the KV transfer when prefill ends [s].
+        """Remaining KV transfer time when prefill ends [s].
 
         Args:
             arc: the pool and its link.

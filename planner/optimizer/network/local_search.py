@@ -91,7 +91,7 @@ class CandidatePlan:
 
 
 def can_repair(problem: Problem) -> bool:
-    """Whether local search can bring plans of a problem within their SLOs, or make plans with spare cheaper.
+    """True if local search can bring plans of a problem within their SLOs, or make plans with spare cheaper.
 
     Sizes must be all that periods share, and cost must be minimised. Of losses only those of instances are looked at.
 
@@ -107,7 +107,7 @@ def can_repair(problem: Problem) -> bool:
 
 
 def can_raise_rate(problem: Problem) -> bool:
-    """Whether moved requests may leave room for more: the rate is maximised under some SLO.
+    """True if moved requests may leave room for more: the rate is maximised under some SLO.
 
     Args:
         problem: the resolved scenario.
@@ -244,7 +244,7 @@ class LocalSearch:
         return None
 
     def is_feasible(self, candidate: CandidatePlan) -> bool:
-        """Whether a plan keeps its limits, its SLOs and the budget.
+        """True if a plan keeps its limits, its SLOs and the budget.
 
         Args:
             candidate: the plan.
@@ -316,7 +316,7 @@ class LocalSearch:
             yield i, self._best_reroute(larger, to=i)
 
     def _has_room(self, sizes: Sizes, i: int) -> bool:
-        """Whether limits and stock allow so many instances of a pool."""
+        """True if limits and stock allow so many instances of a pool."""
         pools = self._problem.pools
         used = (
             (sum(sizes[j] * pools[j].n_accelerators for j in v.pools), v.n_accelerators)
@@ -371,7 +371,7 @@ class LocalSearch:
         return sum(map(self._violation_of, candidate.operations))
 
     def _violation_of(self, one: PeriodOperation) -> float:
-        """How far a period is from its limits and SLOs; 0 where it keeps them all."""
+        """Distance of a period from its limits and SLOs; 0 where it keeps them all."""
         key = one.period, one.n_instances, one.flows
         if key not in self._known:
             self._known[key] = self._violation_found(one)

@@ -1,4 +1,4 @@
-"""What happens in a period of a plan: exact loads, waits by the best model, and which classes are within their SLOs."""
+"""Operation of a plan in a period: exact loads, waits by the best model, and which classes are within their SLOs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Decoding(NamedTuple):
 
 @dataclass(frozen=True)
 class PeriodOperation:
-    """What a plan does in a period: sizes, flows and decoding."""
+    """Operation of a plan in a period: sizes, flows and decoding."""
 
     period: int
     n_instances: tuple[int, ...]
@@ -139,7 +139,7 @@ def _condensed(
 def transfers_s(
     problem: Problem, arc: Arc, ports: Sequence[Sequence[int]], lengths: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """What is left of each transfer when its prefill ends, and how long it takes in all, on an idle link.
+    """Remaining time of each transfer when its prefill ends, and its time in all, on an idle link.
 
     Args:
         problem: the resolved scenario.
@@ -215,7 +215,7 @@ class PeriodWaits:
     kinds: tuple[tuple[Flow, Kinds], ...]
 
     def paths(self, streams: Sequence[int], loaded: bool = True) -> list[Path] | None:
-        """What the requests of some streams go through.
+        """Paths of the requests of some streams.
 
         Args:
             streams: the streams.
@@ -413,7 +413,7 @@ def dominating_periods(operations: Sequence[PeriodOperation]) -> list[PeriodOper
 
 
 def _asks_less(one: PeriodOperation, other: PeriodOperation) -> bool:
-    """Whether every flow of a period is one of another, of at least its rate."""
+    """True if a period has the sizes of another and only flows of it, none at a higher rate."""
     ours, theirs = (
         {f._replace(req_per_s=0.0): f.req_per_s for f in period.flows}
         | {d._replace(req_per_s=0.0): d.req_per_s for d in period.decodings}

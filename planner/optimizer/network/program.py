@@ -43,7 +43,7 @@ Segments = Mapping[int, Sequence[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """What a program is built from: coefficients, situations, cells of thresholds, and what is fixed or allowed."""
+    """Specification of a program: coefficients, situations, cells of thresholds, and what is fixed or allowed."""
 
     loads: NetworkLoads
     situations: tuple[Situation, ...]
@@ -259,7 +259,7 @@ def usable_arcs(program: MixedIntegerProgram, stream: int, situation: int, part:
 def use_per_request(
     program: MixedIntegerProgram, stream: int, part: Part, share: Share, arc: Arc, cell: Cell
 ) -> tuple[float, float]:
-    """What a request of a stream asks for at the least if a share of its prompts takes an arc.
+    """Least use by a request of a stream if a share of its prompts takes an arc.
 
     Args:
         program: the program.
@@ -279,7 +279,7 @@ def use_per_request(
 
 
 def is_open(program: MixedIntegerProgram, stream: int, situation: int) -> bool:
-    """Whether a stream may carry requests in a situation: its site is in place, and some demand may use it.
+    """True if a stream may carry requests in a situation: its site is in place, and some demand may use it.
 
     Args:
         program: the program.

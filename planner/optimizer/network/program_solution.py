@@ -1,4 +1,4 @@
-"""What the solution of a program says of a network: arcs in use, sizes, cells that are chosen, and every period."""
+"""Solution of a program in terms of a network: arcs in use, sizes, cells that are chosen, and every period."""
 
 from collections.abc import Sequence
 
@@ -43,7 +43,7 @@ def largest_sizes(program: MixedIntegerProgram, found: ProgramSolution) -> list[
 
 
 def operation_of(program: MixedIntegerProgram, found: ProgramSolution, situation_index: int) -> PeriodOperation:
-    """What a solution does in a situation: sizes, flows and decoding.
+    """Operation in a situation, by a solution: sizes, flows and decoding.
 
     Args:
         program: the program.

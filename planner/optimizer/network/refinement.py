@@ -205,7 +205,7 @@ def finest_cells(problem: Problem, members: Sequence[int]) -> list[Cell]:
 
 
 def has_ttft_slo(problem: Problem, stream: int) -> bool:
-    """Whether the class of a stream has an SLO on TTFT.
+    """True if the class of a stream has an SLO on TTFT.
 
     Args:
         problem: the resolved scenario.

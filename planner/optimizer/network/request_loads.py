@@ -1,4 +1,4 @@
-"""What a request of a stream asks of pools and links in a cell of thresholds: seconds, bytes and fractions.
+"""Load of a request of a stream on pools and links in a cell of thresholds: seconds, bytes and fractions.
 
 Prompts between the ends of a cell may go either way. Their work in any pool is at least `kappa` times their work in a
 pool of reference, where kappa is the least ratio of the two times over the lengths between. So whatever threshold of
@@ -46,7 +46,7 @@ class RequestLoads:
         return float(self.known[key])
 
     def holds(self, stream: int, arc: Arc, part: Part, cell: Cell) -> bool:
-        """Whether a pool has memory for every prompt of a part, under some threshold of a cell.
+        """True if a pool has memory for every prompt of a part, under some threshold of a cell.
 
         Args:
             stream: the stream.
@@ -95,7 +95,7 @@ class RequestLoads:
         return float(self.known[key])
 
     def rule_of(self, stream: int) -> CapacityRule:
-        """How the work of a stream is counted: where its waits are, by every request, as its queues see it.
+        """Capacity rule of a stream's work: under an SLO on TTFT by every request, as its queues see it.
 
         Args:
             stream: the stream.
@@ -103,7 +103,7 @@ class RequestLoads:
         return "expected-work" if self.class_of(stream).ttft_s is not None else self.problem.scenario.capacity_rule
 
     def _ends(self, stream: int, part: Part, cell: Cell) -> tuple[object, ...]:
-        """What the least work of a part depends on: of long prompts by mean length both thresholds of a cell."""
+        """Arguments of the least work of a part: of long prompts by mean length both thresholds of a cell."""
         rule = self.rule_of(stream)
         return (rule, *(cell[:2] if part == "long" and rule == "mean-length" else (end_of(part, cell),)))
 
@@ -204,7 +204,7 @@ class RequestLoads:
         return last_kept(lambda t: aimed - float(mix.long_work(reference, t)), low, high, EXACT)[0]
 
     def holds_between(self, stream: int, cell: Cell) -> bool:
-        """Whether a stream has prompts between the ends of a cell.
+        """True if a stream has prompts between the ends of a cell.
 
         Args:
             stream: the stream.
@@ -240,7 +240,7 @@ class RequestLoads:
         return whole_s * float(np.min(ratios)) * (1 - ROUNDING)
 
     def division(self, stream: int) -> tuple[int, int]:
-        """How a threshold divides a stream's prompts in a cell: equal for streams that it divides alike.
+        """Key of a threshold's division of a stream's prompts in a cell: equal for streams that it divides alike.
 
         Args:
             stream: the stream.

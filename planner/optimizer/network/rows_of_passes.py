@@ -70,7 +70,7 @@ def need_instances(program: MixedIntegerProgram) -> None:
 
 
 def asked_needs(program: MixedIntegerProgram, values: Array) -> Iterator[tuple[Need, bool]]:
-    """What a bound asks of colocated pools that serve one class, and what it might ask of other ways to run them.
+    """Needs that a bound has of colocated pools that serve one class, and might have of other ways to run them.
 
     Args:
         program: the program of the bound.
@@ -166,6 +166,6 @@ def _terms(program: MixedIntegerProgram, at: PoolInSituation, uses: list[Prefill
 
 
 def _is_divided(program: MixedIntegerProgram, stream: int) -> bool:
-    """Whether several pools of the scenario decode a stream, rather than layouts of one."""
+    """True if several pools of the scenario decode a stream, rather than layouts of one."""
     pools = program.problem.pools
     return len({pools[i].key for i in program.problem.decoders[stream]}) > 1

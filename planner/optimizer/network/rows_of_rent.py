@@ -30,7 +30,7 @@ def add_start_columns(program: MixedIntegerProgram) -> None:
 
 
 def start_instances(program: MixedIntegerProgram) -> None:
-    """What a pool has more of than in the period before has started; the last period is before the first.
+    """Instances of a pool beyond those of the period before have started; the last period is before the first.
 
     Equation:
         s_ih >= n_ih - n_i(h-1)

@@ -34,7 +34,7 @@ Alike = tuple[object, ...]
 
 @dataclass(frozen=True)
 class _Crowd:
-    """How the users of a pool limit each other: the same in all situations with the same losses and limits."""
+    """Limits of the users of a pool on each other: the same in all situations with the same losses and limits."""
 
     factors: Array
     """On the work of every user in the limit of every cell, shape (cells, users),"""
@@ -93,7 +93,7 @@ def _crowd_of(
     work: Mapping[tuple[int, int], Sequence[Worker]],
     known: dict[Alike, _Crowd],
 ) -> _Crowd:
-    """What the users of a pool leave each other, remembered for situations that ask for the same."""
+    """Limits of the users of a pool on each other, remembered for situations that ask for the same."""
     workers = [worker for some in work.values() for worker in some]
     sizes = tuple(len(some) for some in work.values())
     limits, residuals = (tuple(worker[x] for worker in workers) for x in (1, 2))

@@ -116,7 +116,7 @@ def network_search(
 
 
 def _most_usd_per_hour(problem: Problem) -> float:
-    """What a plan of the least cost may cost, and a little for rounding; inf without a budget, or for other plans.
+    """Most that a plan of the least cost may cost, and a little for rounding; inf without a budget, or for other plans.
 
     Sizes of large networks are sought for the least cost, whatever the budget.
     """
@@ -166,7 +166,7 @@ def _n_columns_to_solve(program: MixedIntegerProgram) -> float:
 
 
 def _is_separable_by_period(problem: Problem) -> bool:
-    """Whether sizes, ports and stock are all that periods share, and cost is minimised: a budget is then a limit of it.
+    """True if sizes, ports and stock are all that periods share, and cost is minimised: a budget is then a limit of it.
 
     Where any instance may be lost, the work of every pool leaves one out.
     """

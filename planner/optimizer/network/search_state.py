@@ -64,7 +64,7 @@ class SearchState:
 
 
 def is_better(state: SearchState, solution: Solution) -> bool:
-    """Whether a plan is better than the best so far.
+    """True if a plan is better than the best so far.
 
     Args:
         state: the search.

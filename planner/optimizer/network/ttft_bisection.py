@@ -47,7 +47,7 @@ class LeastTtftPlan:
 
 @dataclass
 class _Bracket:
-    """What is known of TTFTs: plans attain `attained_s` and longer, none attains `missed_s` or shorter [s]."""
+    """Bracket of the least TTFT: plans attain `attained_s` and longer, none attains `missed_s` or shorter [s]."""
 
     attained_s: float
     missed_s: float
@@ -56,7 +56,7 @@ class _Bracket:
 
     @property
     def is_closed(self) -> bool:
-        """Whether attained, unclear and missed TTFTs are next to each other."""
+        """True if attained, unclear and missed TTFTs are next to each other."""
         low, high = self._open
         return low >= high
 
@@ -137,7 +137,7 @@ def least_ttft_by_bisection(problem: Problem, time_limit_s: float) -> LeastTtftP
 
 
 def _is_of_batches(problem: Problem) -> bool:
-    """Whether the TTFT of a plan can be told from its batches: no class has a promise of its own."""
+    """True if the TTFT of a plan can be told from its batches: no class has a promise of its own."""
     return problem.has_batches and not any(spec.ttft_s is not None for spec in problem.classes)
 
 

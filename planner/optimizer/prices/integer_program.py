@@ -59,7 +59,7 @@ class IntegerProgramNearPlan:
         return (*peaks, *(Situation(s.period, loss) for s in peaks for loss in problem.losses()))
 
     def _use_of_others(self, problem: Problem, situations: tuple[Situation, ...]) -> float:
-        """What use costs in periods outside the program, with the plan's flows scaled to the demand [USD/h]."""
+        """Cost of use in periods outside the program, with the plan's flows scaled to the demand [USD/h]."""
         if not problem.is_min_cost or not problem.is_priced:
             return 0.0
         held, total = {s.period for s in situations}, 0.0

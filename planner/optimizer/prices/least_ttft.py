@@ -19,7 +19,7 @@ FIRST_STEP = 2 * GAP
 
 
 def ttft_prices(problem: Problem, found: Solution, limit_s: float) -> tuple[Bottleneck, ...]:
-    """What one more step of every limit takes off the least TTFT, most first.
+    """Reduction of the least TTFT by one more step of each limit, most first.
 
     Equation:
         (x(limits) - x(limits + d)) / d, x the least TTFT that is attained: d an instance, a port, or the price of an
@@ -80,7 +80,7 @@ def _lowered_ttft_s(problem: Problem, found: Solution, deadline: float) -> tuple
 
 
 def _attains(problem: Problem, ttft_s: float, deadline: float) -> bool:
-    """Whether a plan under an SLO was found in a part of the time that is left."""
+    """True if a plan under an SLO was found in a part of the time that is left."""
     left_s = deadline - work_s()
     if left_s <= 0:
         return False

@@ -79,7 +79,7 @@ def _question(problem: Problem, fleet: Problem, raised: Problem) -> Problem:
 def _gained(
     question: Problem, sizing: Sizing, solution: RoutedSolution, base: float, least: float, deadline: float
 ) -> float:
-    """How much more a raised limit serves than the base, or how much sooner; of a goodput, if more than the least."""
+    """Gain of a raised limit over the base, in rate or in TTFT; of a goodput, if more than the least."""
     if question.is_min_ttft:
         return base - least_ttft(question, sizing, solution.req_per_s, deadline).ttft_s
     if solution.goodput is None:
