@@ -70,7 +70,7 @@ def run_within(solver: highspy.Highs, limit_s: float, is_integer: bool) -> None:
 
 
 def is_out_of_steps(solver: highspy.Highs) -> bool:
-    """True if the limit of its steps ended the last run.
+    """True if the limit of its steps, or of the wall clock, ended the last run.
 
     Args:
         solver: HiGHS after `run_within`.

@@ -60,7 +60,7 @@ class PoolSpec:
 
     @property
     def takes_short(self) -> bool:
-        """True if it prefills short prompts and nothing else: a stated ratio of prefill to decode counts such pools."""
+        """True if it prefills short prompts and does not decode: a stated ratio of prefill to decode counts those."""
         return "short" in self.parts and self.batching is None
 
     @property

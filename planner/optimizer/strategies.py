@@ -310,7 +310,7 @@ def _usd_per_hour(problem: Problem, solution: Solution) -> float:
 
 
 def _is_reached(problem: Problem, demand: Demand) -> bool:
-    """True if requests of a demand have pools to go to."""
+    """True if requests of a demand have pools to go to, or none come."""
     return any(map(problem.has_pools, demand.streams)) or not any(demand.req_per_s)
 
 

@@ -147,7 +147,7 @@ class ServedModel:
     @cached_property
     def drafter(self) -> "ServedModel | None":
         """Drafter on the same accelerators: another model in its checkpoint's format, or an MTP layer in this
-        one's. Raises InputError where the model has none."""
+        one's; None without speculation. Raises InputError where the model has none."""
         if self.speculation is None:
             return None
         draft = self.speculation.draft
