@@ -1,4 +1,4 @@
-"""What binds: a limit, and what more of it would bring."""
+"""A limit that binds, and what more of it would bring."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from planner.schema import StrictModel
 
 
 class PlannedAgain(StrictModel):
-    """What more of a constraint brought when the fleet was planned again with it, in whole instances."""
+    """Gain from more of a constraint when the fleet was planned again with it, in whole instances."""
 
     n_more: Signed
     """Units of the constraint that were added."""

@@ -1,4 +1,4 @@
-"""What was certified of a plan by running it, and how far its promise had to be tightened."""
+"""Certification of a plan by running it, and how far its promise had to be tightened."""
 
 from pydantic import Field
 
@@ -8,7 +8,7 @@ from planner.schema import StrictModel
 
 
 class Promise(StrictModel):
-    """What is promised of the plan to whoever uses it, beside its run."""
+    """A promise of the plan to whoever uses it, beside its run."""
 
     metric: str
     limit: Quantity
@@ -74,5 +74,5 @@ class Certified(StrictModel):
 
     @property
     def is_as_asked(self) -> bool:
-        """Whether the first plan held."""
+        """True if the first plan held."""
         return self.chosen == 0

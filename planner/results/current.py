@@ -48,7 +48,7 @@ class Step(StrictModel):
 
 
 class BrokenStep(StrictModel):
-    """What stands in the way of every order: an addition without room, and the removal that would make some."""
+    """An obstacle to every order: an addition without room, and the removal that would make some."""
 
     changes: str
     """Pool that has to grow first, as a key of the scenario."""
@@ -104,7 +104,7 @@ class WayOn(StrictModel):
 
 
 class Current(StrictModel):
-    """What to do with the fleet that stands."""
+    """The fleet that stands, and the ways on from it."""
 
     demand_req_per_s: Quantity | None
     """What is asked for; None: as much as can be."""

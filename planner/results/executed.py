@@ -45,7 +45,7 @@ class ExecutedFigure(StrictModel):
 
     @property
     def holds(self) -> bool | None:
-        """Whether the whole interval is within what is allowed of the prediction; None without one, or undecided."""
+        """True if the whole interval is within what is allowed of the prediction; None without one, or undecided."""
         return None if self.predicted is None else self._judgement(self.predicted)
 
     def enough_requests(self, n: int) -> int | None:
@@ -75,7 +75,7 @@ class ExecutedLoad(StrictModel):
 
 
 class TtftByLoad(StrictModel):
-    """What queueing predicts over the load; fields have one length."""
+    """TTFT that queueing predicts over the load; fields have one length."""
 
     loads: tuple[float, ...]
     """Parts of the highest rate, ascending [-]."""
@@ -84,7 +84,7 @@ class TtftByLoad(StrictModel):
 
 
 class Executed(StrictModel):
-    """What came of a plan."""
+    """Outcome of running a plan."""
 
     seed: int
     n_requests: int

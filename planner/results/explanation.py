@@ -1,4 +1,4 @@
-"""How the numbers of a plan hang together, line by line, each with the figures it rests on."""
+"""Explanation of how the numbers of a plan hang together, line by line, each with the figures it rests on."""
 
 from typing import Any, Literal
 
@@ -30,7 +30,7 @@ class ExplainedLine(StrictModel):
 
 
 class Explanation(StrictModel):
-    """How the numbers of a plan hang together: at most ten statements."""
+    """Explanation of how the numbers of a plan hang together: at most ten statements."""
 
     schema_version: Literal["planner.explanation/1"] = Field(
         default="planner.explanation/1", serialization_alias="schema"

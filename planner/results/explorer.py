@@ -1,4 +1,4 @@
-"""What the page of `planner explore` holds: a plan, and tables from which its figures follow when a knob is turned.
+"""Contents of the page of `planner explore`: a plan, and tables from which its figures follow when a knob is turned.
 
 Every table is of one pool: instances by threshold by utilisation. The page adds, multiplies and interpolates; it knows
 no queueing. Where all knobs stand on a node of `ExactNodes`, its figures are those of `planner optimize`.
@@ -186,7 +186,7 @@ def shared_once(value: Any) -> tuple[Any, list[Any]]:
 
 
 def _count(value: Any, found: dict[str, int]) -> None:
-    """How often every long part occurs; parts of what occurs again are not counted again."""
+    """Count the occurrences of every long part; parts of what occurs again are not counted again."""
     if not isinstance(value, (dict, list)):
         return
     text = json.dumps(value, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""How predictions compare with measured serving points."""
+"""Comparison of predictions with measured serving points."""
 
 from typing import Literal
 

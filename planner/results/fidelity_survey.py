@@ -52,7 +52,7 @@ class HardwareScore(StrictModel):
 
 
 class StackScore(StrictModel):
-    """How well one stack profile does, as its calibration found."""
+    """Scores of one stack profile, as its calibration found them."""
 
     stack: str
     """Stack profile."""
@@ -123,7 +123,7 @@ class Doubt(StrictModel):
 
 
 class Peer(StrictModel):
-    """What is stated of another tool's errors."""
+    """Stated errors of another tool."""
 
     what: str
     """Which points, and whose word it is."""

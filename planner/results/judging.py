@@ -1,4 +1,4 @@
-"""Whether a run bears a prediction out, given how sure the run is of its own figure."""
+"""Judgement of a prediction by a run, given how sure the run is of its own figure."""
 
 NOTHING = 1e-12
 LEAST_TIMES = 2.0
@@ -19,7 +19,7 @@ def relative_error(predicted: float, executed: float) -> float:
 
 
 def judgement(predicted: float, low: float, high: float, allowed: float) -> bool | None:
-    """Whether a prediction is within its tolerance of a figure known to lie in an interval; None: not decided.
+    """True if a prediction is within its tolerance of a figure known to lie in an interval; None: not decided.
 
     It is where that is so of the whole interval, it is not where it is so of no part of it.
 

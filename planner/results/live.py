@@ -1,4 +1,4 @@
-"""What a live run on this machine showed: predicted, executed and measured side by side."""
+"""Results of a live run on this machine: predicted, executed and measured side by side."""
 
 from collections.abc import Iterator
 from math import isclose
@@ -128,7 +128,7 @@ class LivePass(StrictModel):
 
 
 class LiveLine(StrictModel):
-    """What the roofline says between the lengths or batches that were timed."""
+    """Times by the roofline between the lengths or batches that were timed."""
 
     kind: Literal["prefill", "decode"]
     sizes: tuple[Counted, ...]
@@ -202,7 +202,7 @@ class Live(StrictModel):
 
     @property
     def holds(self) -> bool:
-        """Whether every check does."""
+        """True if every check holds."""
         return all(check.holds for check in self.checks)
 
     def answer(self) -> dict[str, Any]:

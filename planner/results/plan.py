@@ -79,7 +79,7 @@ class PoolPlan(StrictModel):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What sets it apart from others made of the same pool, such as its layout; none where there is no other."""
+        """Marks that tell it from others made of the same pool, such as its layout; none where there is no other."""
         return tuple(self.name.split(" ")[1:])
 
     def in_period(self, now: "PeriodPool") -> "PoolPlan":
@@ -177,7 +177,7 @@ class Cost(StrictModel):
 
 
 class CostBand(StrictModel):
-    """What the plan may cost where an input is as uncertain as it is known to be: the best plan at both ends of it."""
+    """Band of the plan's cost where an input is as uncertain as it is known to be: the best plan at both ends of it."""
 
     rests_on: str
     """The input, in words."""
@@ -198,7 +198,7 @@ Serving = Literal["separate-sites", "separate", "colocated"]
 
 
 class Disaggregation(StrictModel):
-    """Whether to prefill and decode apart, against the same accelerators that do both in one batch, and why."""
+    """Verdict on prefilling and decoding apart, against the same accelerators that do both in one batch, and why."""
 
     worth_it: bool
     """False too while it is not decided."""
@@ -386,7 +386,7 @@ class Sweep(StrictModel):
 
 
 class FreeRouting(StrictModel):
-    """What sending each length bin wherever it fits best would gain over one threshold."""
+    """Gain over one threshold from sending each length bin wherever it fits best."""
 
     max_throughput_req_per_s: Quantity
     gain: Signed

@@ -71,7 +71,7 @@ class BindChange(StrictModel):
 
 
 class PlanDiff(StrictModel):
-    """What is different between two plans, and between the questions behind them."""
+    """Differences between two plans, and between the questions behind them."""
 
     schema_version: Literal["planner.diff/1"] = Field(default="planner.diff/1", serialization_alias="schema")
     before: PlanSide

@@ -1,4 +1,4 @@
-"""What a plan was made from, flat and small enough to stand in its answer, so that two plans can be compared."""
+"""Inputs that a plan was made from, flat and small enough to stand in its answer, so that two plans can be compared."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ from planner.schema import StrictModel
 
 
 def sought(plan: Plan) -> float | None:
-    """What the objective of a plan is about: requests per second at most, USD per hour, or TTFT [s]."""
+    """Figure that the objective of a plan is about: requests per second at most, USD per hour, or TTFT [s]."""
     if plan.objective == "max-throughput":
         return plan.most_req_per_s
     if plan.objective == "min-cost":
@@ -47,7 +47,7 @@ class PlanSweep(StrictModel):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every point of the grid was finished."""
+        """True if every point of the grid was finished."""
         return len(self.points) == self.n_points
 
     @property

@@ -1,4 +1,4 @@
-"""What one instance does by its shapes and rates: the answer of `planner predict`, as `--format json` prints it."""
+"""Performance of an instance by its shapes and rates: the answer of `planner predict`, as `--format json` prints it."""
 
 from typing import Any, Literal
 
@@ -97,7 +97,7 @@ class DraftedStep(StrictModel):
 
 
 class SpeculationPrediction(StrictModel):
-    """What speculative decoding does on the instance."""
+    """Effect of speculative decoding on the instance."""
 
     draft_tokens: int
     """Tokens drafted per step."""
@@ -200,7 +200,7 @@ class Prediction(StrictModel):
 
     @property
     def fits_any_prompt(self) -> bool:
-        """Whether the weights, and any of the prompts asked for beside them, fit."""
+        """True if the weights, and any of the prompts asked for beside them, fit."""
         return self.fits and any(row.fits for row in self.prefill)
 
     @property

@@ -1,4 +1,4 @@
-"""What a roofline figure shows: an accelerator's ceilings, and operators of a prefill and a decode step."""
+"""Contents of a roofline figure: an accelerator's ceilings, and operators of a prefill and a decode step."""
 
 from typing import Literal
 

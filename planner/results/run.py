@@ -86,7 +86,7 @@ class ClassRun(StrictModel):
 
 
 class SchedulerRun(StrictModel):
-    """What the system changed by itself."""
+    """Changes that the system made by itself."""
 
     n_conversions: int
     """Instances that changed their role, all replications together."""
@@ -100,7 +100,7 @@ class SchedulerRun(StrictModel):
 
 
 class RebalanceRun(StrictModel):
-    """What moved between the cache pools of sites by itself, all replications together."""
+    """Rebalancing between the cache pools of sites, all replications together."""
 
     n_offered: int
     """Copies that seemed worth it; those whose turn did not come are offered again, and counted again."""
@@ -119,7 +119,7 @@ class RebalanceRun(StrictModel):
 
 
 class RunFigures(StrictModel):
-    """What came of a run: means over replications, each without its warm-up and cool-down."""
+    """Outcome of a run: means over replications, each without its warm-up and cool-down."""
 
     load: float | None
     """Offered rate over the rate that the plan is for; None where requests came as others left."""
@@ -227,7 +227,7 @@ class TtftCurve:
 
 @dataclass(frozen=True, eq=False)
 class RunRecords:
-    """What happened to every request of one replication, as columns, and the state now and then."""
+    """Records of every request of one replication, as columns, and of the state now and then."""
 
     columns: Mapping[str, Any]
     """Arrays by name, one entry per request; words are indexes into `words`."""

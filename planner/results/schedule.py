@@ -30,7 +30,7 @@ class PoolSchedule(StrictModel):
 
 
 class Schedule(StrictModel):
-    """What follows the periods."""
+    """Pools that follow the periods, and what that saves."""
 
     pools: tuple[PoolSchedule, ...]
     peak_usd_per_hour: Quantity | None

@@ -1,4 +1,4 @@
-"""What the executor's own scheduler is worth: the answer of `planner schedulers`."""
+"""Worth of the executor's own scheduler: the answer of `planner schedulers`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

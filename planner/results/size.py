@@ -25,7 +25,7 @@ class ConsideredLayout(StrictModel):
 
 
 class SizeVerdict(StrictModel):
-    """Whether to disaggregate."""
+    """Verdict on disaggregation."""
 
     recommendation: Literal["colocated", "separate"] | None
     """Kind of serving of the cheapest fleet that keeps its promises; `separate` where part of the prompts are prefilled

@@ -30,7 +30,7 @@ class SizeMapCell(StrictModel):
 
     @property
     def gain(self) -> float | None:
-        """What a colocated fleet costs more than prefill and decode pools, over what these cost; 0 where both
+        """Cost of a colocated fleet over that of prefill and decode pools, less one [-]; 0 where both
         cost the same but for rounding, None without both."""
         usd = [None if fleet is None else fleet.cost.usd_per_hour for fleet in (self.colocated, self.disaggregated)]
         if usd[0] is None or not usd[1]:
@@ -39,7 +39,7 @@ class SizeMapCell(StrictModel):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the runs of both fleets keep every promise, their whole intervals."""
+        """True if the runs of both fleets keep every promise, their whole intervals."""
         fleets = [fleet for fleet in (self.colocated, self.disaggregated) if fleet is not None]
         return all(fleet.slo_run is not None and fleet.slo_run.holds for fleet in fleets)
 

@@ -1,4 +1,4 @@
-"""What is promised of times, beside what came of it when the plan was run before it was printed."""
+"""Promises on times, beside what came of them when the plan was run before it was printed."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What studies of a plan say: fronts of cost against what it buys, and how the decision depends on its inputs."""
+"""Studies of a plan: fronts of cost against what it buys, and how the decision depends on its inputs."""
 
 from typing import Any, Literal
 
@@ -101,14 +101,14 @@ class InputSensitivity(StrictModel):
 
     @property
     def matters(self) -> bool:
-        """Whether any change moves the objective or the best sizes, or leaves a part of the demand unserved."""
+        """True if any change moves the objective or the best sizes, or leaves a part of the demand unserved."""
         return self.swing > NOTICED or any(
             v.changes_fleet or v.kept_fraction is None or v.kept_fraction < SERVED for v in self.variations
         )
 
 
 class Sensitivity(StrictModel):
-    """How the decision depends on its inputs."""
+    """Sensitivity of the decision to its inputs."""
 
     objective: str
     unit: str

@@ -35,7 +35,7 @@ class Threshold:
 
     @property
     def in_plan(self) -> float | None:
-        """What a plan's JSON states of it; every prompt has an uncached token at least.
+        """Number that a plan's JSON states for it; every prompt has an uncached token at least.
 
         >>> Threshold.of_plan(Threshold("tokens", 512.0).in_plan).tokens
         512.0
