@@ -113,7 +113,7 @@ class Curve:
         return np.asarray(c[..., 0] + offset * (c[..., 1] + offset * (c[..., 2] + offset * c[..., 3])))
 
     def is_extrapolated(self, tokens: ArrayLike) -> BoolArray:
-        """Whether each token count lies outside the measured range; same shape as `tokens`."""
+        """True where a token count lies outside the measured range; same shape as `tokens`."""
         at = np.asarray(tokens, dtype=np.float64)
         return np.asarray((at < self.measured_tokens[0]) | (at > self.measured_tokens[1]))
 

@@ -1,4 +1,4 @@
-"""What is said of every field of a record: the string beneath it, read from the source when somebody asks for it.
+"""Text on every field of a record: the string beneath it, read from the source when somebody asks for it.
 
 Pydantic can do so itself (`use_attribute_docstrings`), but then reads the sources of all records at every start, which
 takes longer than a small plan.

@@ -91,7 +91,7 @@ class InfeasibleError(PlannerError):
 
 
 class UndecidedError(PlannerError):
-    """What was asked is not known: the time limit came before a plan or a proof, or a run is too short to judge."""
+    """The answer is not known: the time limit came before a plan or a proof, or a run is too short to judge."""
 
     exit_code = 5
 

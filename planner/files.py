@@ -139,7 +139,7 @@ def check_writable_folder(path: Path) -> None:
 
 
 def scratch_prefix() -> str:
-    """What names of this process's temporary folders begin with, so that they can be found however it ends."""
+    """Prefix of the names of this process's temporary folders, so that they can be found however it ends."""
     return f"planner-{os.getpid()}-"
 
 
@@ -151,7 +151,7 @@ def remove_scratch() -> None:
 
 @contextmanager
 def _said(path: Path) -> Iterator[None]:
-    """What the system says against a file, in the planner's words."""
+    """Errors of the system about a file that is written, in the planner's words."""
     try:
         yield
     except OSError as error:
@@ -175,7 +175,7 @@ def _status(path: Path) -> os.stat_result:
 
 
 def _is_written_through(path: Path) -> bool:
-    """Whether a path leads to something that must not be replaced: no regular file, or our own output."""
+    """True if a path leads to something that must not be replaced: no regular file, or our own output."""
     try:
         found = _status(path)
     except FileNotFoundError:

@@ -37,7 +37,7 @@ def answers(
     workers: Workers,
     done: Callable[[float], None] = lambda _: None,
 ) -> list[Answer]:
-    """What a function answers to every job, in their order.
+    """Answers of a function to every job, in their order.
 
     Args:
         function: of a module, so that workers can import it; the same arguments always give the same answer.

@@ -72,7 +72,7 @@ def as_code(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """What was escaped, on one line."""
+    """Original of an escaped text, on one line."""
     return NUMBER.sub(lambda match: chr(int(match[1])), text.replace(APART, ""))
 
 

@@ -28,7 +28,7 @@ def available_bytes(root: Path = ROOT) -> int | None:
 
 
 def _of_machine(root: Path) -> Iterator[int]:
-    """What is free, and what Linux would give up; elsewhere, as on macOS, all that there is."""
+    """Memory that is free, and that Linux would give up; elsewhere, as on macOS, all that there is."""
     try:
         yield KIB * _values(root / "proc/meminfo")["MemAvailable"]
     except (OSError, KeyError):
@@ -37,7 +37,7 @@ def _of_machine(root: Path) -> Iterator[int]:
 
 
 def _of_groups(root: Path) -> Iterator[int]:
-    """What every group that the process is in, and every one above it, has left."""
+    """Memory left to every group that the process is in, and to every one above it."""
     lines: list[str] = []
     with suppress(OSError):
         lines = (root / "proc/self/cgroup").read_text(encoding="ascii", errors="replace").splitlines()
@@ -56,7 +56,7 @@ def _of_groups(root: Path) -> Iterator[int]:
 
 
 def _of_process(root: Path) -> Iterator[int]:
-    """What the limit on the addresses of a process leaves."""
+    """Memory that the limit on the addresses of a process leaves."""
     with suppress(ImportError, OSError, KeyError):
         import resource
 

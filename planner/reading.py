@@ -1,4 +1,4 @@
-"""What users hand in, read within limits: what is too large, too deep or endless is refused before it costs much."""
+"""Inputs of users, read within limits: what is too large, too deep or endless is refused before it costs much."""
 
 import errno
 import io
@@ -123,7 +123,7 @@ def read_text(path: Path, most: int = JSON_BYTES) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; a path that cannot be looked at, or is none, has no file."""
+    """True if there is such a file; a path that cannot be looked at, or is none, has no file."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -131,7 +131,7 @@ def is_file(path: Path) -> bool:
 
 
 def unprintable(text: str) -> str:
-    """What makes a text one that a terminal cannot show as it is; empty where nothing does.
+    """Reason why a terminal cannot show a text as it is; empty where it can.
 
     >>> unprintable("caf\u00e9"), unprintable("\x1b[31m")
     ('', 'holds the character U+001B, which is not printable')
@@ -146,7 +146,7 @@ def resolved(path: Path) -> Path:
 
 
 class Excess(NamedTuple):
-    """What a document has too much of, and where."""
+    """Excess of a document: what it has too much of, and where."""
 
     key: KeyPath
     message: str
@@ -248,7 +248,7 @@ def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
 
 
 def _halved(text: str) -> str:
-    """What is wrong with half of a character, which no encoding has."""
+    """Fault of a text that holds half of a character, which no encoding has; empty without one."""
     return "holds half of a surrogate pair" if _SURROGATE.search(text) else ""
 
 

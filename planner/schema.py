@@ -161,7 +161,7 @@ class TomlFile(Document):
         return cls(name or str(path), read_text(path, TOML_BYTES))
 
     def _excess_problem(self, text: str, error: ExcessError) -> Problem:
-        """What a text has too much of, at its line where that can be told."""
+        """Problem of a text with too much of something, at its line where that can be told."""
         found = error.excess
         if found.key:
             with suppress(RecursionError):
@@ -328,7 +328,7 @@ def _sibling_fields(model: type[BaseModel], content: Any, key: KeyPath) -> set[s
 
 
 def _nodes(model: type[BaseModel], content: Any, key: KeyPath) -> list[dict[str, Any]]:
-    """What the model's JSON schema allows at a key, each member of a union a node of its own."""
+    """Nodes of the model's JSON schema at a key, each member of a union a node of its own."""
     schema = _json_schema(model)
     nodes = [schema]
     for part in key:
@@ -344,7 +344,7 @@ def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _is_of_kind(node: dict[str, Any], content: Any) -> bool:
-    """Whether a member of a union has the constants, such as its `kind`, that the content states."""
+    """True if a member of a union has the constants, such as its `kind`, that the content states."""
     constants = {name: field["const"] for name, field in node.get("properties", {}).items() if "const" in field}
     return isinstance(content, Mapping) and all(content.get(name, value) == value for name, value in constants.items())
 

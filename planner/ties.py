@@ -21,7 +21,7 @@ SOLVED = 1e-6
 
 
 def exceeds(value: float, other: float, same: float = ROUNDING) -> bool:
-    """Whether a value is larger than another by more than rounding.
+    """True if a value is larger than another by more than rounding.
 
     >>> exceeds(0.1 + 0.2, 0.3), exceeds(0.4, 0.3)
     (False, True)

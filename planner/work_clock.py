@@ -71,7 +71,7 @@ def wall_limit(limit_s: float) -> Iterator[None]:
 
 
 def is_past_wall() -> bool:
-    """Whether the clock on the wall is past its limit: then what is done is cut off."""
+    """True if the clock on the wall is past its limit: then what is done is cut off."""
     is_past = monotonic() > _CLOCK.wall_deadline
     _CLOCK.n_cut_offs += is_past
     return is_past

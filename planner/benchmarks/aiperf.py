@@ -24,12 +24,12 @@ _NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?", re.ASCII)
 
 
 def is_of(value: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is such a result: it has lengths of prompts and answers with their mean."""
+    """True if a JSON object is such a result: it has lengths of prompts and answers with their mean."""
     return all(isinstance(value.get(key), Mapping) and "avg" in value[key] for key in LENGTHS)
 
 
 def is_table(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether rows of a CSV are such a result."""
+    """True if rows of a CSV are such a result."""
     return bool(rows) and [cell.strip() for cell in rows[0][:2]] in (["Metric", "avg"], ["Metric", "Value"])
 
 

@@ -28,7 +28,7 @@ _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)-\d{6}", re.ASCII)
 
 
 def is_of(value: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is such a result."""
+    """True if a JSON object is such a result."""
     return {*SIGNATURE} <= value.keys()
 
 

@@ -41,12 +41,12 @@ COLUMNS = {
 
 
 def is_of(value: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is such a report."""
+    """True if a JSON object is such a report."""
     return isinstance(value.get(RUNS), list)
 
 
 def is_table(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether rows of a CSV are such a report."""
+    """True if rows of a CSV are such a report."""
     return len(rows) > 2 and rows[0][:1] == ["Run Info"] and "Successful Input Tokens" in rows[1]
 
 
@@ -141,7 +141,7 @@ def _statistics(metrics: ResultTable, name: str, scale: float = 1.0) -> Statisti
 
 
 def _load(place: ResultTable) -> dict[str, Any]:
-    """What was asked for: streams always in flight, or a rate."""
+    """Load that was asked for: streams always in flight, or a rate."""
     strategy = place.within("config", "strategy") or place.within("args", "strategy")
     kind = strategy.text("type_") if strategy else ""
     streams = 1.0 if kind == "synchronous" else strategy.number("streams", 1.0) if strategy else None

@@ -30,7 +30,7 @@ TPOT = ("time_per_output_token", "inter_token_latency")
 
 
 def is_of(value: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is such a report."""
+    """True if a JSON object is such a report."""
     return isinstance(value.get("successes"), Mapping) and "load_summary" in value
 
 

@@ -1,4 +1,4 @@
-"""What a file seems to be that no reader takes, so that its owner knows what to give instead."""
+"""Guess at what a file is that no reader takes, so that its owner knows what to give instead."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ STARTS = (
 
 
 def looks_like(text: str) -> str:
-    """What the beginning of a file seems to be; empty where that is unknown.
+    """Guess at what a file is by its beginning; empty where that is unknown.
 
     >>> looks_like('{"model_type": "llama"}')
     "looks like a model's config.json: planner profiles import reads it"

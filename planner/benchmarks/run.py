@@ -34,7 +34,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class BenchmarkRun:
-    """What a benchmark measured under one load."""
+    """Measurements of a benchmark under one load."""
 
     tool: str
     """Name of the tool that wrote it."""

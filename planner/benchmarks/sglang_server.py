@@ -1,4 +1,4 @@
-"""What an SGLang server says of itself in the result of its benchmark."""
+"""Statements of an SGLang server about itself in the result of its benchmark."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a reader must know to use an answer: every note ends with a stable code, and every code is explained here once.
+"""Notes that readers need to use an answer: every note ends with a stable code, and every code is explained here once.
 
 The page of notes in the handbook is written from the table of their meanings.
 """

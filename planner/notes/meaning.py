@@ -1,10 +1,10 @@
-"""What the code of a note stands for."""
+"""Meaning of the code of a note."""
 
 from typing import NamedTuple
 
 
 class Meaning(NamedTuple):
-    """What a code stands for."""
+    """Meaning of a code."""
 
     of: str
     """Commands that say it."""

@@ -1,4 +1,4 @@
-"""What exists: accelerators, models and serving stacks as sourced facts, found by name, alias or path."""
+"""Profiles of what exists: accelerators, models and serving stacks as sourced facts, found by name, alias or path."""
 
 from planner.profiles.base import Precision
 from planner.profiles.catalogue import (

@@ -1,4 +1,4 @@
-"""What is known of each accelerator generation: the plausible range of its figures, and how its peaks hang together.
+"""Accelerator generations: the plausible range of each one's figures, and how its peaks hang together.
 
 Ranges span the generation's parts as they are sold, not only the shipped profiles. FLOP per clock and the ratios of
 peaks are the vendors' own, where every part of the generation shares them; `source` says where they are printed.
@@ -16,7 +16,7 @@ class Range:
     high: float
 
     def __contains__(self, value: float) -> bool:
-        """Whether a value lies within, the ends included."""
+        """True if a value lies within, the ends included."""
         return self.low <= value <= self.high
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What hardware and model profiles share: a name, aliases, cited sources, and reports that miss no fault."""
+"""Common base of hardware, model and stack profiles: a name, aliases, cited sources, and reports that miss no fault."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self

@@ -170,7 +170,7 @@ def namesakes(path: Path, kind: Kind) -> tuple[str, ...]:
 
 
 def namesake_note(name: str, kind: Kind) -> Iterator[Note]:
-    """What to know of a profile given by path that has a name of one in the catalogue; nothing of any other.
+    """Note on a profile given by path that has a name of one in the catalogue; none on any other.
 
     Raises:
         InputError: no such profile, or a file that does not hold.
@@ -272,7 +272,7 @@ def _misnamed(file: TomlFile) -> list[Problem]:
 
 
 def is_shipped(path: Path) -> bool:
-    """Whether a file is one of the shipped profiles."""
+    """True if a file is one of the shipped profiles."""
     parent = resolved(path).parent
     return any(parent == profile_dir(kind) for kind in KINDS)
 

@@ -36,7 +36,7 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
 
 @dataclass(frozen=True)
 class ProfileCheck:
-    """What a check found."""
+    """Result of a check of profiles."""
 
     files: tuple[Path, ...]
     problems: tuple[Problem, ...]
@@ -55,7 +55,7 @@ class ProfileCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not self.problems
 
 
@@ -74,7 +74,7 @@ def check_profiles(paths: Iterable[Path] = ()) -> ProfileCheck:
 
 
 def named_file(name: Path) -> Path:
-    """What is to be checked: a path as it stands, or where there is no such file the profile of that name or alias."""
+    """File to be checked: a path as it stands, or where there is no such file the profile of that name or alias."""
     if name.exists() or name.suffix == ".toml":
         return name
     return find_path(str(name), KINDS) or name

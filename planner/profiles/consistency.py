@@ -1,4 +1,4 @@
-"""How the peaks of one accelerator hang together, and which figure is to blame when they do not."""
+"""Relations among the peaks of one accelerator, and the figure to blame when they do not hold."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What kernels reach of an accelerator's peaks: measured fractions and latencies, each with its source.
+"""Efficiencies of kernels at an accelerator's peaks: measured fractions and latencies, each with its source.
 
 The peaks themselves are never derated: a fraction is its own figure beside them. M is the number of rows of a matrix
 product, the tokens that go through a weight at once.

@@ -1,4 +1,4 @@
-"""What the gate asks of measured efficiencies beyond their schema: in range, in order, of peaks that are there."""
+"""The gate's checks of measured efficiencies beyond their schema: in range, in order, of peaks that are there."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations

@@ -47,7 +47,7 @@ class MixtureOfExperts(StrictModel):
         return self.shared_expert_intermediate_size or self.expert_intermediate_size
 
     def is_sparse(self, layer: int) -> bool:
-        """Whether the MLP of a layer, counted from 0, has experts."""
+        """True if the MLP of a layer, counted from 0, has experts."""
         return layer >= self.n_dense_first_layers and layer % self.layer_period == self.layer_offset
 
     @model_validator(mode="after")

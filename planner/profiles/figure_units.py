@@ -39,7 +39,7 @@ def figure_unit(key: str) -> str | None:
 
 
 def unit_hint(key: str, value: float, allowed: Range) -> str:
-    """What to do about a value out of range: which unit it was probably written in, or at least the key's unit.
+    """Hint on a value out of range: the unit it was probably written in, or at least the key's unit.
 
     >>> unit_hint("memory_gb", 141000, Range(64, 144))
     'memory_gb is in GB: 141000 MB are 141'

@@ -97,7 +97,7 @@ def profiles_below(folder: Path) -> FolderContent:
 
 
 def is_own(path: Path) -> bool:
-    """Whether a file is one that PLANNER_PROFILES makes part of the catalogue."""
+    """True if a file is one that PLANNER_PROFILES makes part of the catalogue."""
     here = resolved(path)
     return any(here == resolved(own) for kind in KINDS for own in own_paths(kind))
 
@@ -109,7 +109,7 @@ def kind_in(path: Path) -> str | None:
 
 
 def schema_in(path: Path) -> str | None:
-    """What a file says that it is, such as "hardware" or "scenario", whether or not it holds; None: nothing of ours."""
+    """Schema that a file states, such as "hardware" or "scenario", whether or not it holds; None: none of ours."""
     if not is_file(path):
         return None
     try:
@@ -119,7 +119,7 @@ def schema_in(path: Path) -> str | None:
 
 
 def schema_of(text: str) -> str | None:
-    r"""What a text says that it is, by its key `schema`; by the line of it where the text is no TOML.
+    r"""Schema that a text states, by its key `schema`; by the line of it where the text is no TOML.
 
     >>> schema_of("schema = 'planner.size-map/1'"), schema_of("notes = '''\nschema = \"planner.model/1\"\n'''")
     ('size-map', None)

@@ -1,4 +1,4 @@
-"""What the gate asks of a hardware profile beyond its schema: plausible, consistent, sourced and marked figures.
+"""The gate's checks of a hardware profile beyond its schema: plausible, consistent, sourced and marked figures.
 
 Figures are read from the file as written, so that a file whose schema does not hold is judged as far as it can be.
 """
@@ -104,7 +104,7 @@ def _idle_or_placeless_sources(
 
 
 def _placeless(file: TomlFile, name: str, text: str, is_own: bool) -> Iterator[Problem]:
-    """What has no address says on which day: an own measurement, beside by whom and how, or a document not public."""
+    """A source without an address states its day: an own measurement, beside by whom and how, or a document not public."""
     if not is_own and not _UNPUBLISHED.search(text):
         measured = "a text with the day where all its figures are 'measured' by yourselves"
         document = f"for a document that is not public its name with {_DOCUMENT}"
@@ -171,7 +171,7 @@ def _variant(file: TomlFile) -> str:
 
 
 def _is_of_another_generation(file: TomlFile) -> bool:
-    """Whether most figures that have a range in the generation lie outside it, though they are plausible in general."""
+    """True if most figures that have a range in the generation lie outside it, though they are plausible in general."""
     own = GENERATIONS[_variant(file)].ranges
     values = {key: value for key, value in _values(file).items() if key in own and value in GENERAL[key]}
     return 2 * len(_out_of_range(values, own)) > max(len(values), 3)
@@ -217,7 +217,7 @@ def _inconsistent(file: TomlFile, name: str, values: Mapping[str, float]) -> Ite
 
 
 def _clock_is_the_peaks(file: TomlFile) -> bool:
-    """Whether the clock is the one at which the peaks hold, and not the highest a device was seen to report."""
+    """True if the clock is the one at which the peaks hold, and not the highest a device was seen to report."""
     return entries(file, "figures").get("boost_clock_mhz", {}).get("basis") != "measured"
 
 

@@ -101,7 +101,7 @@ def _kind_problems(name: str, table: Mapping[str, Any], path: str = "") -> Itera
 
 
 def _kind_allowed(key: str, value: Any) -> str:
-    """What a key must be where its value is something else; empty where it may be what it is."""
+    """Kind of value that a key must have where it has another; empty where it may be what it is."""
     if key in KINDS:
         kind, allowed = KINDS[key]
         items = value.values() if isinstance(value, dict) else value

@@ -14,7 +14,7 @@ BLOCK = 128 * 128
 
 @dataclass(frozen=True)
 class StoredFormat:
-    """How the weights of a module are stored."""
+    """Storage format of the weights of a module."""
 
     name: Precision
     """Number format."""

@@ -48,7 +48,7 @@ class ListedModules:
         self._globs = re.compile("|".join(globs)) if globs else None
 
     def has(self, names: Iterable[str]) -> bool:
-        """Whether a module that may bear several names is listed under one of them."""
+        """True if a module that may bear several names is listed under one of them."""
         return any(self._has(name) for name in names)
 
     def _has(self, name: str) -> bool:

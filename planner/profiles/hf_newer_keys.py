@@ -46,7 +46,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 
 
 def earlier_keys(data: Mapping[str, Any]) -> tuple[Keys, set[str]]:
-    """What published configs would state, and the newer keys that it was taken from.
+    """Keys that published configs would state, and the newer keys that they were taken from.
 
     >>> earlier_keys({"model_type": "qwen3_moe", "num_local_experts": 128})
     ({'num_experts': 128}, {'num_local_experts'})

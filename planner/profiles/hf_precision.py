@@ -60,7 +60,7 @@ class StoredWeights:
 
 @dataclass(frozen=True)
 class Statement:
-    """What one file states of a checkpoint's weights."""
+    """Statement of one file about a checkpoint's weights."""
 
     file: str
     key: str
@@ -70,7 +70,7 @@ class Statement:
 
 
 def statements(config: HfConfig, beside: JsonFile | None = None) -> list[Statement]:
-    """What a config, and a hf_quant_config.json beside it, state; problems go to the config's.
+    """Statements of a config, and of a hf_quant_config.json beside it; problems go to the config's.
 
     Args:
         config: the config.

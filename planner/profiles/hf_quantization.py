@@ -23,7 +23,7 @@ CACHES: Mapping[str, Precision] = {"FP8": "fp8", "FP8_E4M3": "fp8", "NVFP4": "fp
 
 
 class UnknownQuantizationError(ValueError):
-    """What a quantisation config states and nobody can count: its key, what is there, what is allowed."""
+    """A statement of a quantisation config that nobody can count: its key, what is there, what is allowed."""
 
     def __init__(self, key: str, message: str, allowed: str) -> None:
         super().__init__(message)

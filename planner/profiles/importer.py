@@ -97,7 +97,7 @@ def profile_of_config(
 
 
 def _stated(config: HfConfig, beside: JsonFile | None, weights: str | None) -> list[Statement]:
-    """What files state of the weights; where a precision is given, what cannot be read is no problem."""
+    """Statements of files about the weights; where a precision is given, what cannot be read is no problem."""
     problems = [*config.problems]
     found = statements(config, beside)
     if weights is not None:

@@ -42,7 +42,7 @@ class LayerGroup(StrictModel):
 
 
 class HeadLayers(LayerGroup):
-    """What full and sliding-window attention by heads share."""
+    """Common base of full and sliding-window attention by heads."""
 
     n_heads: Heads
     """Query heads."""

@@ -1,4 +1,4 @@
-"""What was measured on, or inferred of, one serving instance: curves over prompt length and a decode point."""
+"""Figures measured on, or inferred of, one serving instance: curves over prompt length and a decode point."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

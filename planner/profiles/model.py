@@ -39,14 +39,14 @@ class ParameterCount(StrictModel):
 
     @property
     def half_unit(self) -> float:
-        """How far the true count may be from `value` by rounding alone: half a unit of its last digit."""
+        """Largest distance of the true count from `value` by rounding alone: half a unit of its last digit."""
         if self.digits == "exact":
             return 0.0
         return 0.5 * 10.0 ** (floor(log10(self.value)) + 1 - self.digits)
 
     @property
     def tolerance(self) -> float:
-        """How far a count from shapes may be from `value` [parameters].
+        """Largest distance that a count from shapes may have from `value` [parameters].
 
         0.1 % of an exact count; else 1.5 % or half a unit of the last digit, whichever is wider, but 5 % at most:
         "1T" is not said of half a trillion.
@@ -257,7 +257,7 @@ class Architecture(StrictModel):
 
 
 class Checkpoint(StrictModel):
-    """How the published weights are stored."""
+    """Storage of the published weights."""
 
     source: Text
     """Id of one of the profile's [sources]."""

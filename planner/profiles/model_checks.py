@@ -1,4 +1,4 @@
-"""What the gate asks of a model profile beyond its schema."""
+"""The gate's checks of a model profile beyond its schema."""
 
 from collections.abc import Iterator
 

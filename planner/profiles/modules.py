@@ -95,7 +95,7 @@ def experts_named(entries: Collection[str]) -> set[int]:
 
 
 def _layers(architecture: Architecture) -> Iterator[tuple[AttentionLayers | None, str | None]]:
-    """What mixes tokens in each layer, and its MLP: dense, sparse or none."""
+    """Token mixer of each layer, and its MLP: dense, sparse or none."""
     groups, pattern = architecture.attention, architecture.pattern
     by_letter = {group.symbol: group for group in groups}
     in_order: list[AttentionLayers | None] = []

@@ -1,4 +1,4 @@
-"""What drafts tokens ahead of a model, and how many of them it is expected to accept."""
+"""Speculative decoding: what drafts tokens ahead of a model, and how many of them it is expected to accept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Speculation:
 
 
 def speculation_fault(n_tokens: int, acceptance: Sequence[float]) -> tuple[str, str] | None:
-    """What is wrong with acceptances for so many drafted tokens: what they are, and what is allowed.
+    """Fault of acceptances for so many drafted tokens: what they are, and what is allowed.
 
     >>> speculation_fault(2, [0.8, 0.7, 0.6])
     ('holds 3 values for 2 draft tokens', 'one for all, or one for each')

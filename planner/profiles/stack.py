@@ -105,7 +105,7 @@ class StackFactors(StrictModel):
 
 
 class WideSettings(StrictModel):
-    """What is otherwise where experts are dealt out over more accelerators than a server has; absent: as elsewhere."""
+    """Settings that differ where experts are dealt out over more accelerators than a server has; absent: as elsewhere."""
 
     chunk_tokens: Annotated[int, Field(ge=16, le=10**9)] | None = None
     """Most prompt tokens of one prefill pass on an attention replica [tokens]."""
@@ -127,7 +127,7 @@ class WideSettings(StrictModel):
 
 
 class StackSettings(StrictModel):
-    """How the framework is run unless a scenario says otherwise."""
+    """Settings of the framework unless a scenario says otherwise."""
 
     chunk_tokens: Annotated[int, Field(ge=16, le=10**9)] = 8192
     """Most prompt tokens of one prefill pass [tokens]."""
@@ -184,7 +184,7 @@ class StackSettings(StrictModel):
 
 
 class Polling(StrictModel):
-    """How often a scheduler looks at what has arrived."""
+    """Interval between a scheduler's looks at what has arrived."""
 
     from_concurrency: Annotated[int, Field(ge=1, le=10**6)]
     """Requests in flight from which on it holds."""
@@ -193,7 +193,7 @@ class Polling(StrictModel):
 
 
 class HarnessSettings(StrictModel):
-    """How a public benchmark runs the framework, where that is not as the settings say."""
+    """Settings of a public benchmark of the framework, where they are not those of the profile."""
 
     source: Text
     """Id of one of the profile's [sources]: its launch scripts, or who states them."""
@@ -300,7 +300,7 @@ SPANS = {
 
 
 class Calibration(StrictModel):
-    """What the factors were fitted to, and how well they do."""
+    """Calibration of the factors: what they were fitted to, and how well they do."""
 
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
     """Day of the fit."""
@@ -350,7 +350,7 @@ class Calibration(StrictModel):
 
     @property
     def covered(self) -> str:
-        """What the points cover, in words."""
+        """Coverage of the points, in words."""
         ranges = [text.format(_span(*getattr(self, name))) for name, text in SPANS.items()]
         return "; ".join([*ranges, ", ".join(self.hardware)])
 

@@ -1,4 +1,4 @@
-"""What the gate asks of a stack profile beyond its schema: plausible factors, fitted to something that is named."""
+"""The gate's checks of a stack profile beyond its schema: plausible factors, fitted to something that is named."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -93,7 +93,7 @@ def sourced_settings(checked: CheckedFile) -> Iterator[Problem]:
 
 
 def fitted_to_points(checked: CheckedFile) -> Iterator[Problem]:
-    """What is called calibrated was fitted to the points of a calibration."""
+    """Each factor called calibrated was fitted to the points of a calibration."""
     if not isinstance(checked.profile, StackProfile) or checked.profile.calibration:
         return
     fitted = [key for key, factor in checked.profile.factors.stated.items() if factor.basis == "calibrated"]
@@ -104,7 +104,7 @@ def fitted_to_points(checked: CheckedFile) -> Iterator[Problem]:
 
 
 def meant_harnesses(checked: CheckedFile) -> Iterator[Problem]:
-    """How benchmarks run a framework has one meaning: one budget of a pass, looks by rising load, a known usual one."""
+    """Each harness of a framework has one meaning: one budget of a pass, looks by rising load, a known usual one."""
     if not isinstance(checked.profile, StackProfile):
         return
     harnesses, usual = checked.profile.harnesses, checked.profile.settings.usual_harness
@@ -160,7 +160,7 @@ _Found = Iterator[tuple[KeyPath, str, str]]
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number that the schema takes; it reports the others."""
+    """True if a value is a number that the schema takes; it reports the others."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < HUGE
 
 

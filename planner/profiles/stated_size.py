@@ -31,7 +31,7 @@ class StatedSize:
     """Most parameters that agree."""
 
     def agrees(self, n_parameters: float) -> bool:
-        """Whether a count is within the range."""
+        """True if a count is within the range."""
         return self.low <= n_parameters <= self.high
 
 

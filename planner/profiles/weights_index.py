@@ -1,4 +1,4 @@
-"""What the index of a checkpoint's tensors says of its size, held against the parameters counted from a config."""
+"""Size of a checkpoint by the index of its tensors, held against the parameters counted from a config."""
 
 import re
 from collections.abc import Iterator
@@ -85,5 +85,5 @@ def weights_index(path: Path) -> WeightsIndex:
 
 
 def _count(pattern: re.Pattern[str], tensors: list[str]) -> int:
-    """How many different numbers the tensors' names have in a place."""
+    """Number of different numbers that the tensors' names have in a place."""
     return len({match[1] for tensor in tensors if (match := pattern.search(tensor))})

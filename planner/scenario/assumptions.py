@@ -1,4 +1,4 @@
-"""What a scenario assumes where nobody published a figure, and over which values the decision is looked at."""
+"""Assumptions of a scenario where nobody published a figure, and the values over which the decision is looked at."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Self
@@ -50,7 +50,7 @@ class AssumedStack(StrictModel):
 
     @property
     def settings(self) -> dict[str, float | int | None]:
-        """How it is run; None: as `like`."""
+        """Settings of the stack; None: as `like`."""
         return {
             "chunk_tokens": self.chunk_tokens,
             "memory_fraction": self.memory_fraction,
@@ -120,7 +120,7 @@ def completed(profile: HardwareProfile, assumed: Mapping[str, Assumption]) -> Ha
 
 
 def assumption_faults(profile: HardwareProfile, assumed: Mapping[str, Assumption]) -> Iterator[tuple[str, str, str]]:
-    """What is wrong with assumptions about an accelerator: key, what it is, what is allowed."""
+    """Faults of assumptions about an accelerator: key, what it is, what is allowed."""
     known = (*Figures.model_fields, *Efficiencies.model_fields)
     for key, item in assumed.items():
         if key not in known:

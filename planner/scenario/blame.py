@@ -21,7 +21,7 @@ def of_override(problem: Problem, file: TomlFile, changes: Mapping[str, KeyPath]
 
 
 def _new_entry(key: KeyPath, file: TomlFile) -> str:
-    """What else was perhaps meant by an override that begins a new pool, site or link; empty when it does not."""
+    """Hint at what an override that begins a new pool, site or link perhaps meant; empty when it does not."""
     table, others = key[:2], [str(other[1]) for other in file.lines if other[:1] == key[:1] and len(other) == 2]
     if len(key) < 3 or table in file.lines or not others:
         return ""
@@ -29,7 +29,7 @@ def _new_entry(key: KeyPath, file: TomlFile) -> str:
 
 
 def is_within(key: str, other: str) -> bool:
-    """Whether one of two written keys is the other or encloses it."""
+    """True if one of two written keys is the other or encloses it."""
     key, other = (dotted(parsed_key(text)) if KEY.fullmatch(text) else text for text in (key, other))
     inner, outer = sorted((key, other), key=len, reverse=True)
     return inner == outer or inner.startswith((outer + ".", outer + "["))

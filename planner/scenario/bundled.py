@@ -52,7 +52,7 @@ def scenario_path(name: str) -> Path:
 
 
 def is_scenario(path: Path) -> bool:
-    """Whether a file is meant as a scenario, by its schema or as the scenario of its folder."""
+    """True if a file is meant as a scenario, by its schema or as the scenario of its folder."""
     return path.name == FILE or schema_in(path) == "scenario"
 
 

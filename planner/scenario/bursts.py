@@ -17,7 +17,7 @@ IN_WORDS = {
 
 
 def uneven_arrivals(scenario: "Scenario") -> str:
-    """How requests arrive where that is not as those of independent users (Poisson); else nothing.
+    """Arrivals in words where they are not those of independent users (Poisson); else nothing.
 
     >>> from planner.scenario import read_scenario
     >>> uneven_arrivals(read_scenario("prfaas-paper"))
@@ -34,7 +34,7 @@ def uneven_arrivals(scenario: "Scenario") -> str:
 
 
 def is_burstier(scenario: "Scenario") -> bool:
-    """Whether requests are known to arrive less evenly than those of independent users, so that they wait longer.
+    """True if requests are known to arrive less evenly than those of independent users, so that they wait longer.
 
     >>> from planner.scenario import read_scenario
     >>> [

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def colocated_faults(scenario: Scenario) -> Iterator[Fault]:
-    """What does not fit a pool that prefills and decodes in one batch."""
+    """Faults of a pool that prefills and decodes in one batch."""
     for name, pool in scenario.pools.items():
         if pool.role == "colocated" and pool.service_times == "measured":
             what = 'is "measured", and nobody measures passes with prompts and decoding sequences'
@@ -21,7 +21,7 @@ def colocated_faults(scenario: Scenario) -> Iterator[Fault]:
 
 
 def not_planned(scenario: Scenario) -> Iterator[Problem]:
-    """What is not planned with a colocated pool; a plan of it that is written by hand can be run.
+    """Parts of a question that are not planned with a colocated pool; a plan of it that is written by hand can be run.
 
     Args:
         scenario: a scenario, with or without a colocated pool.

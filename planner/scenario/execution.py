@@ -1,4 +1,4 @@
-"""How a plan is run by `planner simulate`: what the plan itself does not say of the system and its surroundings."""
+"""Settings of a run by `planner simulate`: what the plan itself does not say of the system and its surroundings."""
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
@@ -22,7 +22,7 @@ Connections = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class LinkExecution(StrictModel):
-    """How transfers use a link, and who else does."""
+    """Use of a link by transfers and by others."""
 
     connections: Connections = 1
     """TCP connections of one transfer; a link is shared evenly among connections."""
@@ -74,7 +74,7 @@ class Fault(StrictModel):
 
 
 class PoolExecution(StrictModel):
-    """What a pool's instances have that the plan does not need to know."""
+    """Properties of a pool's instances that the plan does not need to know."""
 
     mean_days_between_crashes: Annotated[float, Field(ge=1e-4, le=1e6)] | None = None
     """Of every instance, at random; absent: none but those stated."""
@@ -230,7 +230,7 @@ class Scheduler(StrictModel):
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is controlled."""
+        """True if anything is controlled."""
         return self.short_term is not None or self.long_term is not None
 
 
@@ -238,7 +238,7 @@ Part = Annotated[float, Field(gt=0, lt=1)]
 
 
 class ReportedRuns(StrictModel):
-    """What `planner report` runs of the plan, to show what comes of it beside what was promised."""
+    """Runs of the plan that `planner report` makes, to show what comes of it beside what was promised."""
 
     loads: Annotated[tuple[Part, ...], Field(min_length=1, max_length=20)]
     """Parts of the highest rate, ascending: at each the plan is run, and once more with the system kept full."""
@@ -260,7 +260,7 @@ class ReportedRuns(StrictModel):
 
 
 class Execution(StrictModel):
-    """How the plan is run."""
+    """Settings of the plan's run."""
 
     warm_up_fraction: Annotated[float, Field(ge=0, lt=0.9)] = 0.1
     """First part of the requests, which is run and not counted."""
@@ -304,7 +304,7 @@ class Execution(StrictModel):
 def execution_faults(
     execution: Execution, pools: Mapping[str, Any], links: Collection[str], sites: Collection[str]
 ) -> Iterator[StatedFault]:
-    """What does not fit the rest of the scenario.
+    """Faults between the settings of the run and the rest of the scenario.
 
     Args:
         execution: how the plan is run.

@@ -1,4 +1,4 @@
-"""What a scenario says of a pool's instances, names resolved: what service times are looked up or computed from.
+"""A pool's instances as a scenario states them, names resolved: what service times are looked up or computed from.
 
 The optimizer and the executor both begin here. What either makes of it is its own.
 """
@@ -84,7 +84,7 @@ def _longest_step_s(scenario: Scenario, pool: Pool) -> float | None:
 
 
 def drafts_unknown(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance) -> Problem | None:
-    """What to say of a pool whose decode steps somebody measured, where tokens are to be drafted; None: nothing."""
+    """Problem of a pool whose decode steps somebody measured, where tokens are to be drafted; None: no problem."""
     if asked.speculation is None or asked.measured is None or pool.role != "decode":
         return None
     key = ("model",) if pool.model is None else ("models", pool.model)
@@ -95,7 +95,7 @@ def drafts_unknown(scenario: Scenario, name: str, pool: Pool, asked: AskedInstan
 
 
 def unmeasured(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance) -> Problem:
-    """What to say of a pool that nobody measured and the roofline is not to time, or cannot."""
+    """Problem of a pool that nobody measured and the roofline is not to time, or cannot."""
     known = ", ".join(
         f"{m.n_accelerators} x {m.hardware} in {m.precision}"
         for m in scenario.measurements_of(pool.model)

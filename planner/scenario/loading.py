@@ -61,7 +61,7 @@ def _assigned(stated: dict[str, Any], override: str) -> KeyPath:
 
 
 def _problems(file: TomlFile, directory: Path) -> tuple[Problem, ...]:
-    """What is wrong with a file as it stands."""
+    """Problems of a file as it stands."""
     try:
         checked(file, file.data, directory)
     except InputError as error:

@@ -40,7 +40,7 @@ def located(profile: str, directory: Path) -> str:
 
 
 def is_path(profile: str) -> bool:
-    """Whether a profile is given by path, and not by a name of the catalogue."""
+    """True if a profile is given by path, and not by a name of the catalogue."""
     return profile.endswith(".toml")
 
 

@@ -58,14 +58,14 @@ class Move(NamedTuple):
         return tuple(sorted({path for path in _traces(tomllib.loads(text)) if self._is_data(path)}))
 
     def _paths(self, data: Any) -> dict[str, str]:
-        """What the paths of a scenario become, by what they are."""
+        """New paths of a scenario, by the old ones."""
         if self.old == self.new:
             return {}
         found = set(_profiles(data)) | {path for path in _traces(data) if not self._is_data(path)}
         return {path: os.path.relpath(self.old / path, self.new) for path in found if not os.path.isabs(path)}
 
     def _is_data(self, path: str) -> bool:
-        """Whether a trace is none beside the scenario, but one in a data folder."""
+        """True if a trace is none beside the scenario, but one in a data folder."""
         from planner.workload.requests import trace_path  # with the arrays of requests, which take their time to load
 
         try:

@@ -1,4 +1,4 @@
-"""What a reader must know of a question itself, whatever answers it."""
+"""Notes on a question itself, which a reader must know whatever answers it."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING

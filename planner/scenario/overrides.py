@@ -61,7 +61,7 @@ def assign(data: dict[str, Any], key: KeyPath, value: Any) -> None:
 
 
 def unsourced(keys: Sequence[KeyPath]) -> Iterator[tuple[KeyPath, Any]]:
-    """What goes with another price: the source of the one in the file is none of it, unless one is given with it."""
+    """Values that go with a new price: the source of the one in the file is none of it, unless one is given with it."""
     said = {key[:2] for key in keys if key[0] == "prices" and key[2:] in (("basis",), ("source",))}
     for key in keys:
         is_price = key[0] == "prices" and key[2:] in (("usd_per_accelerator_hour",), ("purchase_usd",))

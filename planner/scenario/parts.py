@@ -1,4 +1,4 @@
-"""What a scenario is made of: sites, pools, links, prices, variants and published figures."""
+"""Parts of a scenario: sites, pools, links, prices, variants and published figures."""
 
 import re
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ class ModelChoice(StrictModel):
 
 
 class Slo(StrictModel):
-    """What is promised about latency."""
+    """Promises about latency."""
 
     ttft_s: Amount | None = None
     """Longest time to first token that the stated percentage of requests may see."""
@@ -90,7 +90,7 @@ class Slo(StrictModel):
 
     @property
     def promises_something(self) -> bool:
-        """Whether it sets a limit; without one it only states the percentile that min-ttft is about."""
+        """True if it sets a limit; without one it only states the percentile that min-ttft is about."""
         return self.ttft_s is not None or self.tpot_ms is not None
 
 
@@ -124,7 +124,7 @@ class Period(StrictModel):
 
 
 class Spare(StrictModel):
-    """What the plan must survive."""
+    """Losses that the plan must survive."""
 
     survive: tuple[Loss, ...] = ()
     """Kinds of losses, any one of which at a time leaves enough to serve the demand: one instance of any pool, one
@@ -356,7 +356,7 @@ class Link(StrictModel):
 
 
 class Price(StrictModel):
-    """What one accelerator costs."""
+    """Cost of one accelerator, rented or bought."""
 
     usd_per_accelerator_hour: Usd | None = None
     """Rent of one accelerator; power is in it unless the site states usd_per_kwh."""
@@ -413,7 +413,7 @@ class Comparison(StrictModel):
 
 
 class ObservedLatency(StrictModel):
-    """What users of a running system saw; `planner validate` shows it beside the prediction."""
+    """Latency that users of a running system saw; `planner validate` shows it beside the prediction."""
 
     ttft_mean_s: NonNegative | None = None
     """Mean time to first token."""
@@ -430,7 +430,7 @@ class ObservedLatency(StrictModel):
 
     @property
     def figures(self) -> dict[str, float]:
-        """What was measured, by the names that plans have for it [s]."""
+        """Measured figures, by the names that plans have for them [s]."""
         return {name: value for name, value in self if isinstance(value, float)}
 
 

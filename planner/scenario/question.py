@@ -199,7 +199,7 @@ class Scenario(StrictModel):
         return profile if wanted is None else with_experts_per_token(profile, wanted)
 
     def speculation_of(self, name: str | None) -> Speculation | None:
-        """What drafts for a model by its name under [models], None the default; None: nothing does."""
+        """Speculative decoding of a model by its name under [models], None the default; None: nothing drafts for it."""
         choice = self.model_choice(name)
         if not choice.draft_tokens or choice.acceptance is None:
             return None
@@ -222,7 +222,7 @@ class Scenario(StrictModel):
 
     @property
     def promises_latency(self) -> bool:
-        """Whether a TTFT or a decode step is promised to any class."""
+        """True if a TTFT or a decode step is promised to any class."""
         slos = [self.slo_of(name) for name in self.workloads]
         return any(slo is not None and (slo.ttft_s is not None or slo.tpot_ms is not None) for slo in slos)
 
@@ -294,7 +294,7 @@ class Scenario(StrictModel):
         return self._asked_pools or self.pools
 
     def stack_of(self, pool: Pool) -> AskedStack:
-        """What decides the software stack of a pool: what it states, else what all pools of its model share."""
+        """Grounds for the choice of a pool's software stack: what it states, else what all pools of its model share."""
         if pool.model not in self._asked_stacks:
             self._asked_stacks[pool.model] = asked_stack(self, pool.model)
         found = self._asked_stacks[pool.model]
@@ -310,7 +310,7 @@ class Scenario(StrictModel):
 
     @cached_property
     def _asked_stacks(self) -> dict[str | None, AskedStack]:
-        """What was found of the models' stacks before."""
+        """Grounds for the models' stacks that were found before."""
         return {}
 
     @property
@@ -319,7 +319,7 @@ class Scenario(StrictModel):
         return self._stated
 
     def value_at(self, key: str) -> Any:
-        """What the file or an override states at a key; None where it states nothing. Raises InputError."""
+        """Value that the file or an override states at a key; None where it states nothing. Raises InputError."""
         node: Any = self._stated
         for part in parsed_key(key):
             try:
@@ -337,7 +337,7 @@ class Scenario(StrictModel):
         return next((p for name, p in self.prices.items() if self.hardware_named(name).name == hardware), None)
 
     def accelerator_usd_per_hour(self, site: str, hardware: HardwareProfile) -> float | None:
-        """What an accelerator costs at a site, busy or not, power included; None when the scenario states no price.
+        """Cost of an accelerator at a site, busy or not, power included; None when the scenario states no price.
 
         Equation:
             rent, or purchase / (years 8760 h), + TDP draw PUE usd_per_kwh / 1000, with the draw of an idle accelerator
@@ -353,7 +353,7 @@ class Scenario(StrictModel):
         return price.hourly_usd + draw * self._tdp_usd_per_hour(site, hardware)
 
     def busy_usd_per_hour(self, site: str, hardware: HardwareProfile) -> float:
-        """What a busy accelerator costs at a site beyond an idle one; 0 where power is the same or unpriced.
+        """Cost of a busy accelerator at a site beyond an idle one; 0 where power is the same or unpriced.
 
         Equation:
             TDP (draw - idle draw) PUE usd_per_kwh / 1000
@@ -410,7 +410,7 @@ class Scenario(StrictModel):
         return self.measured_instance(hardware, n, asked, pool.model, pool.precision)
 
     def measurements_of(self, model: str | None) -> tuple[MeasuredInstance, ...]:
-        """What was measured of a model, None the default: the scenario's own, then its profile's."""
+        """Measurements of a model, None the default: the scenario's own, then its profile's."""
         stated = tuple(instance for instance in self.measured.values() if instance.model == model)
         return stated if model is None else (*stated, *self.profile_of(model).measured.values())
 

@@ -1,4 +1,4 @@
-"""Whether the parts of a question fit together: names of each other, shares, links, objectives and promises."""
+"""Checks that the parts of a question fit together: names of each other, shares, links, objectives and promises."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def reference_faults(scenario: "Scenario") -> Iterator[Fault]:
-    """What does not fit together."""
+    """Faults among the parts of a question, which do not fit together."""
     yield from _workload_faults(scenario)
     yield from _reference_faults(scenario)
     yield from _link_faults(scenario)
@@ -66,7 +66,7 @@ def _objective_faults(scenario: "Scenario") -> Iterator[Fault]:
 
 
 def _population_faults(scenario: "Scenario") -> Iterator[Fault]:
-    """What does not go with a closed population."""
+    """Faults of a closed population, and of what does not go with one."""
     if (scenario.users is None) != (scenario.think_s is None):
         stated, lacking = ("think_s", "users") if scenario.users is None else ("users", "think_s")
         yield Fault((stated,), f"is given without {lacking} (both of a closed population, or a demand_req_per_s)")

@@ -1,4 +1,4 @@
-"""What a report shows beside the plan: fronts of cost, the sensitivity of the plan, and its hours."""
+"""Studies that a report shows beside the plan: fronts of cost, the sensitivity of the plan, and its hours."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -35,7 +35,7 @@ class AskedHours(StrictModel):
 
 
 class Shown(StrictModel):
-    """What a report shows beside the plan."""
+    """Studies that a report shows beside the plan."""
 
     fronts: tuple[AskedFront, ...] = ()
     """Fronts of cost, one of each kind at most."""
@@ -46,7 +46,7 @@ class Shown(StrictModel):
 
 
 def shown_faults(scenario: "Scenario") -> Iterator[Fault]:
-    """What a report cannot show of a scenario."""
+    """Faults of studies that a report cannot show of a scenario."""
     kinds = [front.against for front in scenario.report.fronts]
     for i, kind in enumerate(kinds):
         if kind in kinds[:i]:

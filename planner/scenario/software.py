@@ -1,4 +1,4 @@
-"""What a scenario says of the software that its pools run on: one stack per model, unless a pool states its own."""
+"""Software that the pools of a scenario run on: one stack per model, unless a pool states its own."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AskedStack:
-    """What decides the stack of the pools of a model."""
+    """Grounds for the choice of a stack for the pools of a model."""
 
     model: str
     """Name of the model's profile."""
@@ -25,7 +25,7 @@ class AskedStack:
 
 
 def asked_stack(scenario: "Scenario", model: str | None) -> AskedStack:
-    """What decides the stack of the pools of a model that state none."""
+    """Grounds for the choice of a stack for the pools of a model that state none."""
     pools = [pool for pool in scenario.asked_pools.values() if pool.model == model]
     measured = (scenario.measured_for(pool) for pool in pools)
     stated = scenario.model_choice(model).stack
@@ -38,6 +38,6 @@ def asked_stack(scenario: "Scenario", model: str | None) -> AskedStack:
 
 
 def choice_for(choice: "ModelChoice", pool: "Pool") -> "ModelChoice":
-    """What is served where a pool may state number formats of its own."""
+    """Model that is served where a pool may state number formats of its own."""
     stated = {"precision": pool.precision, "kv_precision": pool.kv_precision}
     return choice.model_copy(update={key: value for key, value in stated.items() if value is not None})

@@ -137,7 +137,7 @@ USUAL: Mapping[tuple[str, ...], Usual] = {
 
 
 def usual_at(path: tuple[str, ...]) -> Usual | None:
-    """What is usual at a key without its list indexes; None where any number that the schema takes may be meant.
+    """Usual values at a key without its list indexes; None where any number that the schema takes may be meant.
 
     >>> usual_at(("classes", "chat", "slo", "ttft_s")).high, usual_at(("routing", "n_candidates"))
     (60, None)
@@ -151,7 +151,7 @@ def _ends(path: tuple[str, ...], end: tuple[str, ...]) -> bool:
 
 
 def usual_rent(known_usd_per_hour: float | None) -> Usual:
-    """What is usual of the rent of an accelerator of which it is known what clouds ask at most; None: it is not.
+    """Usual rent of an accelerator by the most that clouds are known to ask for it; None: that is not known.
 
     >>> usual_rent(1.84).high
     2.76

@@ -90,7 +90,7 @@ def _row(name: str, run: BenchmarkRun, defaults: PointDefaults) -> Row:
 
 
 def _deployment(run: BenchmarkRun, defaults: PointDefaults) -> dict[str, str]:
-    """What the file states of the deployment under a column's own name, and else what its tool wrote of it.
+    """Deployment as the file states it under a column's own name, and else as its tool wrote it.
 
     The name of the model that a tool wrote gives way to the defaults': a server may call its model anything.
     """
@@ -116,7 +116,7 @@ def _typical(found: Statistics | None) -> float | None:
 
 
 def _check_load(row: Row, run: BenchmarkRun) -> None:
-    """What keeps the server busy has to be steady: so many requests at once, or so many a second."""
+    """Check that the load that keeps the server busy is steady: so many requests at once, or so many a second."""
     rate, concurrency = row.text("request_rate_req_per_s"), row.number("concurrency", 1)
     if run.ramp:
         row.problem(

@@ -117,7 +117,7 @@ def _other_units(columns: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def _is_prefill_alone(columns: Sequence[str]) -> bool:
-    """Whether a table has prefills alone, and none of the other columns mistyped."""
+    """True if a table has prefills alone, and none of the other columns mistyped."""
     mistyped = any(get_close_matches(column, _strange(columns), 1, CLOSE) for column in WHOLE_LOAD)
     return "ttft_ms" in columns and not mistyped and not {*WHOLE_LOAD} & {*columns}
 

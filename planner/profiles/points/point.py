@@ -101,18 +101,18 @@ class ServingPoint:
 
     @property
     def is_batch(self) -> bool:
-        """Whether all requests are queued at once and none follows: a row with a throughput and no latency."""
+        """True if all requests are queued at once and none follows: a row with a throughput and no latency."""
         return self.output_tokens_per_s_per_gpu is not None and self.ttft_s is None and self.tpot_s is None
 
     @property
     def is_closed_loop(self) -> bool:
-        """Whether a new request starts when one ends, rather than at a rate of its own."""
+        """True if a new request starts when one ends, rather than at a rate of its own."""
         return self.request_rate_req_per_s is None
 
 
 @dataclass(frozen=True, slots=True)
 class PointDefaults:
-    """What is true of every point of a file that does not say so itself; None says nothing.
+    """Defaults for the points of a file that do not state them themselves; None says nothing.
 
     Each field means what the field of the same name means in ServingPoint.
 
@@ -176,7 +176,7 @@ class PointDefaults:
     """Arrival rate; None: closed loop [requests/s]."""
 
     def cells(self) -> Mapping[str, str]:
-        """What is said, by column and as text."""
+        """Stated defaults, by column and as text."""
         said = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: str(value) for name, value in said.items() if value is not None}
 
