@@ -104,7 +104,7 @@ def _idle_or_placeless_sources(
 
 
 def _placeless(file: TomlFile, name: str, text: str, is_own: bool) -> Iterator[Problem]:
-    """A source without an address states its day: an own measurement, beside by whom and how, or a document not public."""
+    """A source without address states its day: an own measurement, beside by whom and how, or a document not public."""
     if not is_own and not _UNPUBLISHED.search(text):
         measured = "a text with the day where all its figures are 'measured' by yourselves"
         document = f"for a document that is not public its name with {_DOCUMENT}"

@@ -32,7 +32,7 @@ def context_limit_tokens(config: HfConfig) -> int | None:
 
 
 def _scaled(config: HfConfig, positions: int) -> Iterator[int | None]:
-    """Positions of a config under each of its scalings; None where a scaling leaves them as they are."""
+    """Positions of a config under each of its scalings; None where it leaves them, or is faulty."""
     key = "rope_scaling" if config.data.get("rope_scaling") else "rope_parameters"
     stated = config.get(key)
     if not isinstance(stated, Mapping):

@@ -105,7 +105,7 @@ class StackFactors(StrictModel):
 
 
 class WideSettings(StrictModel):
-    """Settings that differ where experts are dealt out over more accelerators than a server has; absent: as elsewhere."""
+    """Settings that differ with experts dealt out over more accelerators than a server has; absent: as elsewhere."""
 
     chunk_tokens: Annotated[int, Field(ge=16, le=10**9)] | None = None
     """Most prompt tokens of one prefill pass on an attention replica [tokens]."""

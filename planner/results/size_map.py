@@ -39,7 +39,7 @@ class SizeMapCell(StrictModel):
 
     @property
     def is_kept(self) -> bool:
-        """True if the runs of both fleets keep every promise, their whole intervals."""
+        """True if the runs of its fleets keep every promise, their whole intervals."""
         fleets = [fleet for fleet in (self.colocated, self.disaggregated) if fleet is not None]
         return all(fleet.slo_run is not None and fleet.slo_run.holds for fleet in fleets)
 

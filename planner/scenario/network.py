@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def network_faults(scenario: Scenario) -> Iterator[Fault]:
-    """Faults among models, classes, sites, pools and periods, which do not fit together."""
+    """Faults where models, classes, sites, pools and periods do not fit together."""
     unknown = [*_unknown_models(scenario), *_unknown_classes(scenario)]
     yield from unknown
     yield from _class_site_faults(scenario)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def reference_faults(scenario: "Scenario") -> Iterator[Fault]:
-    """Faults among the parts of a question, which do not fit together."""
+    """Faults where parts of a question do not fit together."""
     yield from _workload_faults(scenario)
     yield from _reference_faults(scenario)
     yield from _link_faults(scenario)
