@@ -13,8 +13,8 @@ from planner.cli import app
 from planner.comparison import optimize
 from planner.errors import InfeasibleError
 from planner.report import explanation, explanation_tables
+from planner.report.cited_figures import figure_of
 from planner.report.formats import figure, seconds, small_percent
-from planner.report.grounds import figure_of
 from planner.results import Explanation, Plan, plan_from
 from planner.scenario import load_scenario
 from planner.units import number, percent, usd

@@ -19,7 +19,7 @@ from planner.optimizer.prices.least_ttft import ttft_prices
 from planner.optimizer.prices.programs import program_prices
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
-from planner.report import binding
+from planner.report import bottleneck_text
 from planner.results import Bottleneck, PlannedAgain
 from tests.builders import GPUS, HOME, small_with
 from tests.cpu_cost import cached
@@ -154,7 +154,7 @@ def test_a_full_inventory_of_one_pool_has_a_price_where_its_accelerators_are_lac
     assert again is not None
     assert holds(price.planned_again, (again.scale - solution.scale) * MEAN, 1e-3 * solution.scale * MEAN)
     # Where there is no more to prefill at the plan's threshold, only planning again sees what it is worth.
-    said = binding.bottleneck(price.model_copy(update={"shadow_price": 0.0}))
+    said = bottleneck_text.bottleneck(price.model_copy(update={"shadow_price": 0.0}))
     assert said.startswith("8 more accelerators of h100-sxm at remote would add ")
     assert said.endswith("; one more would change nothing at these thresholds")
 
@@ -165,7 +165,7 @@ def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: 
     prices = program_prices(problem, solution, 600.0)
     assert prices
     assert all(b.planned_again is None for b in prices)
-    assert all(binding.bottleneck(b).endswith("; planning again was not done in the time") for b in prices)
+    assert all(bottleneck_text.bottleneck(b).endswith("; planning again was not done in the time") for b in prices)
     assert program_prices(problem, solution, -1.0) == ()
 
 
@@ -245,7 +245,7 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
     ],
 )
 def test_a_price_is_told_with_what_planning_again_says(bottleneck: dict[str, Any], text: str) -> None:
-    assert binding.bottleneck(Bottleneck(**bottleneck)) == text
+    assert bottleneck_text.bottleneck(Bottleneck(**bottleneck)) == text
 
 
 @given(
@@ -259,9 +259,9 @@ def test_no_sentence_of_what_binds_says_that_more_of_something_would_save_nothin
     unit: str, price: float, n: float, most: float, part: float
 ) -> None:
     again = PlannedAgain(n_more=n, least=part * most, most=most)
-    said = binding.bottleneck(
+    said = bottleneck_text.bottleneck(
         Bottleneck(constraint="c", shadow_price=price, unit=unit, basis="linear-program", planned_again=again)
     )
     assert not re.search(r"(save|add|take) (nothing|0 to)", said)
     assert said.startswith("one more " if n == 1 else f"{n:g} more ")
-    assert ("change nothing" in said) is (most < binding.NOTHING_GAINED)
+    assert ("change nothing" in said) is (most < bottleneck_text.NOTHING_GAINED)

@@ -18,7 +18,7 @@ from planner.optimizer.network.ttft_bisection import with_ttft_slo
 from planner.optimizer.single_route import SLO_GAP as GAP
 from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo
-from planner.report import binding, words
+from planner.report import bottleneck_text, words
 from planner.results import Plan
 from planner.work_clock import work_s
 from tests.builders import FAST, HOME, in_classes, problem_of, routed_search, sketch, small_with
@@ -95,8 +95,8 @@ def test_the_plan_states_its_objective_in_seconds_at_its_percentile() -> None:
 def test_what_binds_says_how_much_sooner_one_more_unit_would_be() -> None:
     gains = [b for b in quick_plan().bottlenecks if b.constraint == "pools.fast.n_instances"]
     assert gains
-    assert "one more instance of fast would take" in binding.bottleneck(gains[0])
-    assert "off the TTFT" in binding.bottleneck(gains[0])
+    assert "one more instance of fast would take" in bottleneck_text.bottleneck(gains[0])
+    assert "off the TTFT" in bottleneck_text.bottleneck(gains[0])
 
 
 def test_the_least_ttft_can_be_promised_and_less_than_its_bound_cannot() -> None:

@@ -17,7 +17,7 @@ from planner.queueing import (
     renewal_arrivals,
     two_phases,
 )
-from planner.queueing.anchors import deterministic_anchor, phase_anchor, phase_gaps_wait
+from planner.queueing.exact_queues import deterministic_anchor, phase_anchor, phase_gaps_wait
 from tests.queue_simulation import (
     METRICS,
     MIN_REQUESTS,

@@ -18,15 +18,20 @@ if TYPE_CHECKING:
     )
     from planner.queueing.colocated_doubts import DOUBTS, Doubt
     from planner.queueing.decode import DecodeBatch, birth_death_fractions, decode_batch
+    from planner.queueing.decode_admission import place_wait, place_waits
+    from planner.queueing.decode_only_arrivals import (
+        JoinedQueue,
+        joined_capacity_req_per_s,
+        joined_prompts,
+        joined_queue,
+    )
     from planner.queueing.erlang import erlang_b, erlang_c
     from planner.queueing.gigc import Delay, delay
-    from planner.queueing.joining import JoinedQueue, joined_capacity_req_per_s, joined_prompts, joined_queue
     from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, utilization_fraction
     from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
-    from planner.queueing.places import place_wait, place_waits
     from planner.queueing.preemption import Held, Preemption, preemption_when_full
+    from planner.queueing.processor_sharing import ALONE, ENDLESS, Senders, Stretch, alone_s, link_stretch
     from planner.queueing.service import Service
-    from planner.queueing.sharing import ALONE, ENDLESS, Senders, Stretch, alone_s, link_stretch
     from planner.queueing.single_server import deterministic_wait, exponential_wait
     from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
     from planner.queueing.streams import merged_scv, split_scv
@@ -35,15 +40,15 @@ if TYPE_CHECKING:
     from planner.queueing.waits import Waits, gigc_wait, gigc_waits, mgc_wait
 
 _LAZY = {
-    "ALONE": "sharing",
+    "ALONE": "processor_sharing",
     "Chain": "chain",
     "ColocatedQueue": "colocated",
     "DOUBTS": "colocated_doubts",
     "Doubt": "colocated_doubts",
     "DecodeBatch": "decode",
     "Delay": "gigc",
-    "ENDLESS": "sharing",
-    "JoinedQueue": "joining",
+    "ENDLESS": "processor_sharing",
+    "JoinedQueue": "decode_only_arrivals",
     "MarkovArrivals": "phases",
     "NO_WAIT": "wait",
     "PassLoop": "colocated",
@@ -51,13 +56,13 @@ _LAZY = {
     "Phases": "phases",
     "Prompts": "colocated",
     "QueuedRequests": "staffing",
-    "Senders": "sharing",
+    "Senders": "processor_sharing",
     "Service": "service",
-    "Stretch": "sharing",
+    "Stretch": "processor_sharing",
     "Ttft": "ttft",
     "Wait": "wait",
     "Waits": "waits",
-    "alone_s": "sharing",
+    "alone_s": "processor_sharing",
     "birth_death_fractions": "decode",
     "colocated_capacity_req_per_s": "colocated",
     "colocated_queue": "colocated",
@@ -74,10 +79,10 @@ _LAZY = {
     "gigc_wait": "waits",
     "gigc_waits": "waits",
     "late_fraction": "staffing",
-    "joined_capacity_req_per_s": "joining",
-    "joined_prompts": "joining",
-    "joined_queue": "joining",
-    "link_stretch": "sharing",
+    "joined_capacity_req_per_s": "decode_only_arrivals",
+    "joined_prompts": "decode_only_arrivals",
+    "joined_queue": "decode_only_arrivals",
+    "link_stretch": "processor_sharing",
     "mdc_mean_wait_s": "mgc",
     "mean_wait_s": "mgc",
     "merged_scv": "streams",
@@ -86,8 +91,8 @@ _LAZY = {
     "most_busy_servers": "staffing",
     "most_timely_servers": "staffing",
     "phase_chain": "chain",
-    "place_wait": "places",
-    "place_waits": "places",
+    "place_wait": "decode_admission",
+    "place_waits": "decode_admission",
     "renewal_arrivals": "phases",
     "split_scv": "streams",
     "steady_pass_s": "colocated",

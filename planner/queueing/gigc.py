@@ -6,8 +6,8 @@ from math import inf, sqrt
 
 import numpy as np
 
-from planner.queueing.anchors import HEAVY, Anchor, deterministic_anchor, phase_anchor
 from planner.queueing.erlang import Floats, erlang_c
+from planner.queueing.exact_queues import HEAVY, Anchor, deterministic_anchor, phase_anchor
 from planner.queueing.phases import MIN_TWO_PHASE_SCV, Phases, two_phases
 from planner.queueing.service import Service
 from planner.queueing.single_server import exponential_wait

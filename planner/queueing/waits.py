@@ -5,8 +5,8 @@ from math import inf
 
 import numpy as np
 
-from planner.queueing.anchors import HEAVY, N_POINTS, Anchor
 from planner.queueing.erlang import Floats
+from planner.queueing.exact_queues import HEAVY, N_POINTS, Anchor
 from planner.queueing.gigc import chain_anchor, delay, regular_anchor
 from planner.queueing.lattice import lattice_wait
 from planner.queueing.mgc import stable_utilization_fraction

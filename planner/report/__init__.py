@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from planner.report.live_folder import check_live_report, write_live_report
     from planner.report.markdown import report_markdown
     from planner.report.prediction_tables import shortfall
-    from planner.report.rerun import Rerun
+    from planner.report.reproduce import Rerun
     from planner.report.run_files import check_record_file, write_records, write_timeline
     from planner.report.screen import growth_table, plan_screen
     from planner.report.study_tables import front_tables, sensitivity_tables
@@ -57,7 +57,7 @@ _LAZY = {
     "write_live_report": "live_folder",
     "report_markdown": "markdown",
     "shortfall": "prediction_tables",
-    "Rerun": "rerun",
+    "Rerun": "reproduce",
     "check_record_file": "run_files",
     "write_records": "run_files",
     "write_timeline": "run_files",

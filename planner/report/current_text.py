@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.report import binding, formats
+from planner.report import bottleneck_text, formats
 from planner.report.schedule_tables import replicas_table
 from planner.report.table import Table
 from planner.report.terminal import printed, remarks
@@ -25,7 +25,7 @@ def current_tables(current: Current) -> list["RenderableType"]:
     parts = [
         printed(ways_table(current)),
         remarks("the fleet that stands", map(formats.sentence, _standing(current))),
-        remarks("what binds it", [formats.sentence(binding.bottleneck(item)) for item in current.binds]),
+        remarks("what binds it", [formats.sentence(bottleneck_text.bottleneck(item)) for item in current.binds]),
     ]
     parts += [printed(hours_table(name, way)) for name, way in ((STAY, current.stay), *_others(current))]
     for name, way in _others(current):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import explained_load as load
 from planner.report import explained_worth as worth
-from planner.report.grounds import Grounds
+from planner.report.cited_figures import Grounds
 from planner.report.table import Table
 from planner.report.terminal import printed
 from planner.results import ExplainedLine, Explanation, Plan, Topic

@@ -1,7 +1,7 @@
 """Statements on a plan's load and how busy that makes it, each line from the plan's own figures."""
 
+from planner.report.cited_figures import Grounds, place_of
 from planner.report.formats import EXACT, figure, listed, seconds
-from planner.report.grounds import Grounds, place_of
 from planner.report.words import FULL, has_choice_of_place, takers
 from planner.results import Plan
 from planner.units import number, percent

@@ -1,8 +1,8 @@
 """Statements on a plan's cost, promises and rivals, each line from the plan's own figures."""
 
-from planner.report import binding
+from planner.report import bottleneck_text
+from planner.report.cited_figures import Grounds, place_of
 from planner.report.formats import figure, listed, seconds, sentence, signed_percent, small_percent
-from planner.report.grounds import Grounds, place_of
 from planner.report.screen import merit, obtainable_fleets
 from planner.report.words import KNOWN_PERCENTILES, has_choice_of_place
 from planner.results import Baseline, Bottleneck, ClassPlan, Plan
@@ -18,10 +18,10 @@ def one_more(plan: Plan, at: Grounds) -> str | None:
     """Gain from one more instance, port or Gbps, in words."""
     stated = [item for item in plan.bottlenecks if not _is_promise(item)]
     if not stated:
-        return sentence(binding.nothing_binds(plan)) if plan.baselines or plan.bottlenecks else None
+        return sentence(bottleneck_text.nothing_binds(plan)) if plan.baselines or plan.bottlenecks else None
     for item in stated[:MOST_LIMITS]:
         _take(item, at)
-    return " ".join(sentence(binding.bottleneck(item)) for item in stated[:MOST_LIMITS])
+    return " ".join(sentence(bottleneck_text.bottleneck(item)) for item in stated[:MOST_LIMITS])
 
 
 def _is_promise(item: Bottleneck) -> bool:
@@ -53,7 +53,7 @@ def promise(plan: Plan, at: Grounds) -> str | None:
         text += f" The promise costs rate: it holds up to {kept} req/s, and without it {without} req/s could be served."
     for item in [item for item in plan.bottlenecks if _is_promise(item)][:1]:
         _take(item, at)
-        text += f" {sentence(binding.bottleneck(item))}"
+        text += f" {sentence(bottleneck_text.bottleneck(item))}"
     return text
 
 

@@ -4,7 +4,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from planner.report import binding
+from planner.report import bottleneck_text
 from planner.report.explore_charts import specifications
 from planner.report.formats import figure, sentence
 from planner.report.screen import answers, fleet_table, latency_table, other_fleets_table, recommendation_text
@@ -62,7 +62,7 @@ def explore_html(page: Explorer) -> str:
         verdict=sentence(recommendation_text(page.plan)),
         answers=[*answers(page.plan)],
         fleets=[fleet_table(page.plan), latency_table(page.plan), other_fleets_table(page.plan)],
-        binds=[sentence(binding.bottleneck(item)) for item in page.plan.bottlenecks],
+        binds=[sentence(bottleneck_text.bottleneck(item)) for item in page.plan.bottlenecks],
         gap=percent(page.plan.gap),
         words=figure,
         sections=SECTIONS,

@@ -14,7 +14,7 @@ from planner.files import put
 from planner.reading import JSON_BYTES, TABLE_BYTES, is_file, read_bytes
 from planner.report.figures import NAME_KEY, PNG_KEY, Chart, charts, digest, images
 from planner.report.markdown import report_markdown
-from planner.report.rerun import Rerun
+from planner.report.reproduce import Rerun
 from planner.results import Case
 
 SCENARIO, REPORT, FIGURES = "scenario.toml", "report.md", "figures"

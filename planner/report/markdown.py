@@ -6,10 +6,10 @@ from importlib.resources import files
 from typing import Any
 
 from planner.markdown_text import as_code, code
-from planner.report import binding, executed_markdown, formats, markdown_tables, words
+from planner.report import bottleneck_text, executed_markdown, formats, markdown_tables, words
 from planner.report.figures import charts
 from planner.report.record_text import escaped_record
-from planner.report.rerun import Rerun
+from planner.report.reproduce import Rerun
 from planner.report.schedule_tables import schedule_words
 from planner.report.screen import recommendation_text
 from planner.results import Case, ClaimResult, PriceRatios, Sensitivity
@@ -57,8 +57,8 @@ def _context(case: Case, figures: Collection[str], again: Rerun) -> dict[str, An
         "several_classes": len(plan.classes) > 1,
         "saturation": saturation_words(case),
         "worth": worth_words(case.price_ratios) if case.price_ratios else "",
-        "binding": [formats.sentence(binding.bottleneck(b)) for b in plan.bottlenecks]
-        or [formats.sentence(binding.nothing_binds(plan))],
+        "binding": [formats.sentence(bottleneck_text.bottleneck(b)) for b in plan.bottlenecks]
+        or [formats.sentence(bottleneck_text.nothing_binds(plan))],
         "rule_words": rule_words(case),
         "break_even_words": break_even_words(case),
         "hours_words": hours_words(case),

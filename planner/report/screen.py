@@ -6,7 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from planner.notes import code_of
-from planner.report import binding, formats, words
+from planner.report import bottleneck_text, formats, words
 from planner.report.table import Table
 from planner.report.terminal import compact, labelled
 from planner.results import Baseline, Fleet, Latency, LinkPlan, Plan, PoolPlan, Serving
@@ -475,4 +475,4 @@ def growth_table(plan: Plan, grown: Plan, fraction: float) -> Table:
 
 
 def _binding(plan: Plan) -> list[str]:
-    return [formats.sentence(binding.bottleneck(item)) for item in plan.bottlenecks[:BINDING]]
+    return [formats.sentence(bottleneck_text.bottleneck(item)) for item in plan.bottlenecks[:BINDING]]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from planner.report import binding, formats, words
+from planner.report import bottleneck_text, formats, words
 from planner.report.certified_tables import certified_tables
 from planner.report.schedule_tables import schedule_table
 from planner.report.screen import monthly
@@ -177,6 +177,6 @@ def fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
 
 
 def _binding(plan: Plan) -> list[str]:
-    return [formats.sentence(binding.bottleneck(item)) for item in plan.bottlenecks] or [
-        formats.sentence(binding.nothing_binds(plan))
+    return [formats.sentence(bottleneck_text.bottleneck(item)) for item in plan.bottlenecks] or [
+        formats.sentence(bottleneck_text.nothing_binds(plan))
     ]
