@@ -267,7 +267,7 @@ def _decision(scenario: Scenario, item: BreakEven, planner: Planner) -> Decision
 
 
 def _is_ahead(ours: Fleet, theirs: Fleet, by_cost: bool) -> bool:
-    """Whether a fleet costs less than another, or where the fleets are given serves more."""
+    """True if a fleet costs less than another, or where the fleets are given serves more."""
     if not by_cost:
         return ours.most_req_per_s > theirs.most_req_per_s
     mine, other = ours.cost.usd_per_hour, theirs.cost.usd_per_hour

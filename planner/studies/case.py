@@ -225,7 +225,7 @@ def _comparison(
 
 
 def _shortfall(problem: Problem, mean_length: Plan | None) -> float | None:
-    """How far the sizes and threshold of the mean-length plan fall short of its rate under exact work."""
+    """Fraction by which the sizes and threshold of the mean-length plan fall short of its rate under exact work."""
     if mean_length is None or mean_length.threshold_tokens is None or not problem.has_one_route:
         return None
     exact = _with_rule(problem, "expected-work")

@@ -27,7 +27,7 @@ UNKNOWN = Cost(
 def cost_band(
     scenario: Scenario, data_dirs: Sequence[Path] = (), problem: Problem | None = None, plan: Plan | None = None
 ) -> CostBand | None:
-    """What a plan costs when the times that the roofline predicts are at the ends of its 90 % band.
+    """Costs of a plan when the times that the roofline predicts are at the ends of its 90 % band.
 
     Args:
         scenario: the question.
@@ -65,7 +65,7 @@ def cost_band(
 
 
 def _layouts(scenario: Scenario, plan: Plan) -> dict[str, str]:
-    """What the plan chose for pools that leave their layout open; a pool on several layouts is left to choose again."""
+    """Layouts that the plan chose for pools that leave theirs open; a pool on several is left to choose again."""
     chosen: dict[str, list[str]] = {}
     for pool in plan.pools:
         if pool.key in scenario.pools and scenario.pools[pool.key].layouts and pool.layout is not None:
@@ -88,7 +88,7 @@ def _cost(
 
 
 def _broken(scenario: Scenario, error: str) -> str:
-    """What no fleet does at an end, of the error that says so and what would do."""
+    """The reason for which no fleet will do at an end, of the error that says it and what would do."""
     what = error.partition("\n")[0].removeprefix(f"{scenario.name}: infeasible: ").partition(";")[0].rstrip(".")
     # A pool that cannot run at all: times change what it promises of its steps, and nothing of its memory.
     return f"no fleet as stated keeps the promise on TPOT: {what}" if what.startswith("pools.") else what

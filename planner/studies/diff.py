@@ -1,4 +1,4 @@
-"""What is different between two plans: figures, decisions, what binds, and the inputs that caused it."""
+"""Differences between two plans: figures, decisions, what binds, and the inputs that caused them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -85,14 +85,14 @@ def _noise_of_search(before: Plan, after: Plan) -> float:
 
 
 class _Noise:
-    """How far figures may differ before that is told; counts those that do."""
+    """Tolerance within which figures may differ before that is told; counts those that do."""
 
     def __init__(self, fraction: float) -> None:
         self.fraction = fraction
         self.n_hidden = 0
 
     def differ(self, before: Any, after: Any) -> bool:
-        """Whether two values differ; figures by more than the noise."""
+        """True if two values differ; figures by more than the noise."""
         if before == after:
             return False
         if not (_is_measure(before) and _is_measure(after)):
@@ -103,7 +103,7 @@ class _Noise:
 
 
 def _is_measure(value: Any) -> bool:
-    """Whether it is measured rather than counted or chosen."""
+    """True if a value is measured rather than counted or chosen."""
     return isinstance(value, float)
 
 
@@ -149,7 +149,7 @@ def _figures_of(plan: Plan) -> Iterator[tuple[str, _Figure]]:
 
 
 def _promises_of(part: ClassPlan) -> Iterator[tuple[str, _Figure]]:
-    """What is promised to a class beside what is predicted of it, where the plan states that."""
+    """Promises to a class beside what is predicted of them, where the plan states that."""
     slo = part.slo or {}
     if "ttft_s" in slo:
         percentile = f"p{slo.get('ttft_percentile', 90.0):g}"
@@ -163,7 +163,7 @@ def _promises_of(part: ClassPlan) -> Iterator[tuple[str, _Figure]]:
 
 
 def _decisions(plan: Plan, other: Plan) -> Iterator[tuple[str, Any]]:
-    """What a plan decides, by key; a pool or link that the other plan lacks is one decision."""
+    """Decisions of a plan, by key; a pool or link that the other plan lacks is one decision."""
     yield "verdict.recommendation", plan.verdict.recommendation or "undecided"
     yield "verdict.worth_it", plan.verdict.worth_it if plan.verdict.decided else "undecided"
     if (apart := plan.verdict.disaggregation) is not None:

@@ -61,7 +61,7 @@ class Condition:
         return cls(text.strip(), name, relation == ">", limit, bool(sign or unit), bool(unit))
 
     def broken_by(self, found: PlanDiff) -> str | None:
-        """What makes it true of a difference, in words; None where it is not true.
+        """The figure that makes it true of a difference, in words; None where it is not true.
 
         Raises:
             UndecidedError: a plan does not state the figure.
@@ -82,7 +82,7 @@ class Condition:
 
 
 def judged(found: PlanDiff, conditions: Iterable[Condition]) -> tuple[list[str], list[str]]:
-    """What breaks conditions, in words, and which conditions are not known."""
+    """Breaches of conditions, in words, and the conditions that are not known."""
     broken: list[str] = []
     unknown: list[str] = []
     for condition in conditions:

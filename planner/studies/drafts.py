@@ -9,7 +9,7 @@ from planner.profiles import MOST_DRAFT_TOKENS, Speculation, model_profile, spec
 
 @dataclass(frozen=True)
 class AskedDrafts:
-    """What `--draft-tokens`, `--acceptance` and `--draft-model` say."""
+    """Values of `--draft-tokens`, `--acceptance` and `--draft-model`."""
 
     draft_tokens: int = 0
     """Tokens drafted per decode step; 0: none."""
@@ -19,7 +19,7 @@ class AskedDrafts:
     """Name, alias or path of the profile of the model that drafts; None: the model's own MTP layers."""
 
     def problems(self, command: str) -> Iterator[Problem]:
-        """What cannot be asked of a command."""
+        """Problems: options that cannot be asked of a command."""
         n = self.draft_tokens
         if not 0 <= n <= MOST_DRAFT_TOKENS:
             yield Problem(command, "--draft-tokens", f"is {n}", f"a whole number from 0 to {MOST_DRAFT_TOKENS}")
@@ -33,7 +33,7 @@ class AskedDrafts:
 
     @property
     def speculation(self) -> Speculation | None:
-        """What drafts, its profile looked up; None: nothing does. Raises InputError."""
+        """The drafting, the profile of its model looked up; None: nothing drafts. Raises InputError."""
         if not self.draft_tokens:
             return None
         draft = None if self.draft_model is None else model_profile(self.draft_model)

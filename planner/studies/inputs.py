@@ -1,4 +1,4 @@
-"""What went into a case, and where it comes from."""
+"""Inputs of a case, and where they come from."""
 
 from collections.abc import Iterator, Mapping
 
@@ -17,7 +17,7 @@ def measured_times(scenario: Scenario, key: str, rates: InstanceRates) -> Measur
 
 
 def roofline_source(stack: str | None) -> str:
-    """What to say of service times that follow from shapes, datasheets and a stack's factors."""
+    """Source, in words, of service times that follow from shapes, datasheets and a stack's factors."""
     return f"roofline of shapes and datasheets with the factors of {stack}"
 
 

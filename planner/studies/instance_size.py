@@ -1,4 +1,4 @@
-"""How many accelerators an instance takes to begin with: enough memory, and prompts in time."""
+"""Number of accelerators that an instance takes to begin with: enough memory, and prompts in time."""
 
 from dataclasses import dataclass
 
@@ -66,7 +66,7 @@ def _instance(model: str, hardware: str, precision: str | None, n: int, lengths:
 
 
 def _has_room(asked: Instance, lengths: RequestLengths) -> bool:
-    """Whether weights, the longest prompt, and some requests of mean length fit."""
+    """True if weights, the longest prompt, and some requests of mean length fit."""
     memory = instance_memory(asked)
     if not memory.fits or not asked.has_shapes:
         return memory.fits
@@ -76,7 +76,7 @@ def _has_room(asked: Instance, lengths: RequestLengths) -> bool:
 
 
 def _is_quick(asked: Instance, lengths: RequestLengths, ttft_s: float | None) -> bool:
-    """Whether the P90 prompt is prefilled well within the promise, as far as that can be told."""
+    """True if the P90 prompt is prefilled well within the promise, or if that cannot be told."""
     if ttft_s is None or not asked.has_shapes:
         return True
     try:

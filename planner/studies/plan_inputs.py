@@ -39,7 +39,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def plan_inputs(scenario: Scenario, plan: Plan, planner: str, data_dirs: Sequence[Path] = ()) -> PlanInputs:
-    """What a plan was made from.
+    """Inputs that a plan was made from.
 
     Args:
         scenario: its question.
@@ -96,7 +96,7 @@ def inputs_digest(texts: Iterable[str], profiles: Iterable[StrictModel], data: I
 
 
 def _is_about_reports(key: KeyPath) -> bool:
-    """Whether it says where a price comes from, or what runs a report shows."""
+    """True if a key says where a price comes from, or what runs a report shows."""
     return (key[0] in PRICED and key[-1] == "basis") or key[:2] == ("execution", "report")
 
 
@@ -163,7 +163,7 @@ def _flat(value: Any, key: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _is_for_readers(name: str, item: Any, key: KeyPath) -> bool:
-    """Whether it is text for readers; pools and the like, which may be called anything, are tables."""
+    """True if an item is text for readers; pools and the like, which may be called anything, are tables."""
     if name in READING:
         return not isinstance(item, Mapping) or name == "sources"
     return not key and name in IDENTITY

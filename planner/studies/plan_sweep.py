@@ -112,14 +112,14 @@ def best_point(points: Sequence[SweepPoint], scenarios: Sequence[Scenario]) -> t
 
 
 def _factors(scenario: Scenario) -> tuple[object, ...]:
-    """What scales the demand."""
+    """Factors that scale the demand, with the hours of each period."""
     return tuple(
         (name, p.hours, p.demand, *p.by_site.items(), *p.by_class.items()) for name, p in scenario.periods.items()
     )
 
 
 def _measure(objective: str, has_one_demand: bool) -> tuple[str, Callable[[Plan], float | None]]:
-    """What makes a plan the best, in words, and what is then least."""
+    """Measure of the best plan, in words, and the figure that is then least."""
     if objective == "max-throughput":
         return "most req/s, then least USD/h", lambda plan: -plan.most_req_per_s
     if objective == "min-ttft":

@@ -1,4 +1,4 @@
-"""How the verdict depends on what the fast accelerator costs."""
+"""Dependence of the verdict on the price of the fast accelerator."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ BREAK_EVEN_GRID = np.round(np.arange(0.5, 10.0 + 1e-9, 0.01), 2)
 
 @dataclass(frozen=True)
 class Rent:
-    """What the plan's rent buys of the homogeneous fleet's accelerator."""
+    """The plan's rent, and accelerators of the homogeneous fleet that it buys."""
 
     n_fast: int
     n_other: int

@@ -1,4 +1,4 @@
-"""What scheduling is worth: one plan, several patterns of load, and every kind of scheduling on the same requests."""
+"""Worth of scheduling: one plan, several patterns of load, and every kind of scheduling on the same requests."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ Say = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Pattern:
-    """What happens to the system, and the keys that make it happen."""
+    """Pattern of load or faults, and the keys that make it happen."""
 
     name: str
     text: str
@@ -104,7 +104,7 @@ def compare_schedulers(
 
 
 def patterns_of(scenario: Scenario, plan: Fleet, question: RunQuestion) -> Iterator[Pattern]:
-    """What is tried: nothing in particular, bursts, a day, a brownout; and what the scenario states.
+    """Patterns that are tried: nothing in particular, bursts, a day, a brownout; and what the scenario states.
 
     Turns of sessions arrive in their own way: with them there are no bursts and no day.
 

@@ -1,4 +1,4 @@
-"""How the decision depends on each input: planned again with every one changed, and the stated plan held against it."""
+"""Sensitivity of the decision to each input: planned again with every one changed, the stated plan held against it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -363,5 +363,5 @@ def _of_role(bands: Bands, role: str) -> Band | None:
 
 
 def _is_predicted(scenario: Scenario, pool: Pool) -> bool:
-    """Whether a pool's seconds are the roofline's."""
+    """True if a pool's seconds are the roofline's."""
     return pool.service_times != "measured" and scenario.measured_for(pool) is None

@@ -210,7 +210,7 @@ class SizeQuestion:
         return {key: value for key, value in stated.items() if value != ""}
 
     def notes(self) -> Iterator[Note]:
-        """What to know of the question itself. Raises InputError."""
+        """Notes on the question itself. Raises InputError."""
         yield from question_notes(self.scenario(self.roles))
         if self.unpriced:
             known = [chip.name for chip in self.chips.values() if chip.name not in self.unpriced]
@@ -297,7 +297,7 @@ def _missing(kind: str, why: str) -> Note:
 
 
 def _is_as_good(plan: Plan, other: Plan) -> bool:
-    """Whether a fleet costs no more than another one, and its promise is borne out as well."""
+    """True if a fleet costs no more than another one, and its promise is borne out as well."""
     return _rank(plan) <= _rank(other) and not exceeds(_usd(plan), _usd(other))
 
 

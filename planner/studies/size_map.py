@@ -64,7 +64,7 @@ def _lengths(mean: float, sigma: float) -> dict[str, object]:
 
 
 class SizeMapQuestion(StrictModel):
-    """What is mapped: every model on every accelerator, for every prompt length and limit on the time per token."""
+    """Question of a map: every model on every accelerator, for every prompt length and limit on time per token."""
 
     schema_version: Annotated[Literal["planner.size-map/1"], Field(alias="schema")]
     name: str

@@ -1,4 +1,4 @@
-"""Whether prefill and decode apart are worth it against one batch, by what both cost and by their runs."""
+"""Verdict on prefill and decode apart against one batch, by what both cost and by their runs."""
 
 from typing import Literal
 
@@ -45,7 +45,7 @@ def _open_text(outcome: str) -> str:
 
 
 def _saved_fraction(together: Plan | None, apart: Plan | None) -> float | None:
-    """What prefill and decode apart save of the bill of a colocated fleet; 0 but for rounding is 0."""
+    """Share of the bill of a colocated fleet that prefill and decode apart save; 0 but for rounding is 0."""
     if together is None or apart is None:
         return None
     a, b = (plan.cost.usd_per_hour or 0.0 for plan in (together, apart))

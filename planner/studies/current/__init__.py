@@ -1,4 +1,4 @@
-"""What do I run now: a plan from the fleet that stands."""
+"""The question of what to run now: a plan from the fleet that stands."""
 
 from planner.studies.current.fleet_file import StatedFleet, stated_fleet
 from planner.studies.current.study import Asked, check_fleet, current_fleet

@@ -22,7 +22,7 @@ SAME_GBPS = 1e-9
 
 
 class FleetFile(StrictModel):
-    """What a file says of the fleet that stands."""
+    """Contents of a file that states the fleet that stands."""
 
     pools: dict[str, Instances]
     """Instances by pool of the plan."""

@@ -30,11 +30,11 @@ class Way:
                     yield (*sizes[:i], n + sign, *sizes[i + 1 :])
 
     def allows(self, sizes: Sizes) -> bool:
-        """Whether a fleet on the way fits, and serves what it must."""
+        """True if a fleet on the way fits, and serves what it must."""
         return self.fits(sizes) and (self.is_enough(sizes) or self.holds(sizes))
 
     def is_enough(self, sizes: Sizes) -> bool:
-        """Whether no pool is smaller than at the beginning, or than at the end: then it serves as much.
+        """True if no pool is smaller than at the beginning, or none than at the end: then it serves as much.
 
         >>> way = Way((2, 0), (0, 2), lambda _: True, lambda _: False)
         >>> [way.is_enough(sizes) for sizes in ((2, 0), (2, 1), (1, 1), (0, 2))]

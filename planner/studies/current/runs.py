@@ -49,7 +49,7 @@ def _promised(scenario: Scenario, run: Run, period: str | None) -> Iterator[Step
 
 
 def _holds(promised_s: float, executed_s: float, sure: Interval | None) -> bool | None:
-    """Whether a promise was kept; None where the interval holds both answers.
+    """True if a promise was kept; None where the interval holds both answers.
 
     >>> _holds(4.0, 3.9, Interval(low=3.7, high=4.1)), _holds(4.0, 3.9, None)
     (None, True)

@@ -1,4 +1,4 @@
-"""What fleets of given sizes serve of a demand, as promised, and at what cost."""
+"""Rates of a demand that fleets of given sizes serve as promised, and at what cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -59,7 +59,7 @@ class Fleets:
 
     @property
     def demand_req_per_s(self) -> float | None:
-        """What is asked for; None: as much as can be."""
+        """Rate that is asked for [1/s]; None: as much as can be."""
         return self.problem.demand_req_per_s
 
     @property
@@ -68,7 +68,7 @@ class Fleets:
         return SERVED if any(c.ttft_s is not None for c in self.problem.classes) else EXACTLY
 
     def of(self, sizes: Sizes, ports: Ports, threshold_tokens: float | None = None) -> Served:
-        """What a fleet serves.
+        """A fleet of given sizes and the most that it serves.
 
         Args:
             sizes: instances of every pool.
@@ -115,7 +115,7 @@ class Fleets:
         return replace(own, pools=tuple(pools))
 
     def does(self, most_req_per_s: float, least_req_per_s: float | None = None) -> bool:
-        """Whether what a fleet serves is as much as is asked for, or as another rate; without either, is anything."""
+        """True if a fleet's rate is as much as is asked for, or as another one; without either, if it is above 0."""
         least = self.demand_req_per_s if least_req_per_s is None else least_req_per_s
         return most_req_per_s > 0 if least is None else most_req_per_s >= self.enough * least
 

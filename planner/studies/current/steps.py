@@ -27,7 +27,7 @@ class Passage:
         return tuple(tuple(map(max, one, other)) for one, other in zip(self.begin_ports, self.end_ports, strict=True))
 
     def least_req_per_s(self) -> float:
-        """What every fleet on the way is to serve: what is asked for, and no more than both ends do."""
+        """Rate that every fleet on the way is to serve: what is asked for, and no more than both ends do [1/s]."""
         ends = (self.fleets.of(self.begin, self.begin_ports), self.fleets.of(self.end, self.end_ports))
         most = min(served.most_req_per_s for served in ends)
         demand = self.fleets.demand_req_per_s

@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of the fleet that stands."""
+    """The question about the fleet that stands."""
 
     stated: StatedFleet
     """The file that states it, read."""
@@ -49,7 +49,7 @@ class Asked:
 def current_fleet(
     scenario: Scenario, plan: Plan, asked: Asked, data_dirs: Sequence[Path] = (), say: Say = lambda _: None
 ) -> Current:
-    """What to do with the fleet that stands.
+    """Advice on what to do with the fleet that stands.
 
     Args:
         scenario: the question.
@@ -189,7 +189,7 @@ def _binds(stay: Served, time_limit_s: float) -> tuple[Bottleneck, ...]:
 
 
 def _notes(fleets: Fleets, standing: Standing, plan: Plan, stated: StatedFleet, has_no_change: bool) -> Iterator[Note]:
-    """What the reader must know of it."""
+    """Notes on what the reader must know of it."""
     for pool in fleets.problem.pools:
         layout = stated.layouts.get(pool.key, pool.layout)
         if layout != pool.layout and pool.layout is not None:

@@ -1,4 +1,4 @@
-"""What the page of `planner explore` is made from: a plan, and tables that are combined in the page."""
+"""Contents of the page of `planner explore`: a plan, and tables that are combined in the page."""
 
 from planner.studies.explore.study import Asked, explorer
 

@@ -1,4 +1,4 @@
-"""What the page does with its tables, in Python: it adds, multiplies and interpolates.
+"""Arithmetic of the page on its tables, in Python: it adds, multiplies and interpolates.
 
 `planner/report/explore/figures.js` does the same, function by function; tests hold both against `planner optimize`.
 """
@@ -28,7 +28,7 @@ LEVELS = (1.0, 0.7, 0.45, 0.25, 0.12, 0.05, 0.02, 0.006)
 
 
 class Knobs(NamedTuple):
-    """What a reader sets."""
+    """Settings that a reader chooses."""
 
     n_instances: tuple[int, ...]
     threshold_tokens: float
@@ -158,7 +158,7 @@ def latency(tables: Tables, knobs: Knobs) -> dict[str, float | None] | None:
 
 
 def is_node(tables: Tables, knobs: Knobs) -> bool:
-    """Whether latency is that of `planner optimize`, and not interpolated."""
+    """True if latency is that of `planner optimize`, and not interpolated."""
     exact = tables.exact
     return (
         exact is not None

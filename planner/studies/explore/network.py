@@ -38,7 +38,7 @@ class TurnedNetwork:
 
     @cached_property
     def bases(self) -> list[list[float]]:
-        """What the factor multiplies, by period and stream: the plan's threshold, moved to where prompts begin or end
+        """Thresholds that the factor multiplies, by period and stream: the plan's, moved to where prompts begin or end
         [tokens]."""
         return [[self._base(one, q) for q in range(len(self.problem.streams))] for one in self.solution.operations]
 
@@ -49,7 +49,7 @@ class TurnedNetwork:
         return float(min(max(planned, nextafter(mix.support[0], 0.0)), mix.support[1]))
 
     def is_split(self, stream: int) -> bool:
-        """Whether a threshold decides anything about a stream; not where prompts may be of no new tokens at all."""
+        """True if a threshold decides anything about a stream; not where prompts may be of no new tokens at all."""
         mix = self.problem.classes[self.problem.streams[stream].request_class].mix
         return all(self.problem.arcs[stream].values()) and mix.support[0] > 0
 
@@ -58,7 +58,7 @@ class TurnedNetwork:
         return [self.solution.operations[p].rate_of(q) for q in range(len(self.problem.streams))]
 
     def planned_tokens(self, p: int) -> float:
-        """What a period's threshold is called: of several their mean, by requests and in logarithms [tokens]."""
+        """Nominal threshold of a period: of several their mean, by requests and in logarithms [tokens]."""
         rates, bases = self.rates(p), self.bases[p]
         split = [(r, b) for q, (r, b) in enumerate(zip(rates, bases, strict=True)) if r > 0 and self.is_split(q)]
         if len({base for _, base in split}) == 1:
@@ -67,7 +67,7 @@ class TurnedNetwork:
         return float(np.exp(sum(r * np.log(b) for r, b in split) / total)) if total > 0 else 1.0
 
     def is_turnable(self, p: int) -> bool:
-        """Whether some stream of a period is split."""
+        """True if some stream of a period is split."""
         return any(rate > 0 and self.is_split(q) for q, rate in enumerate(self.rates(p)))
 
     @cached_property
@@ -116,7 +116,7 @@ class TurnedNetwork:
         return base * factor if self.is_split(stream) else base
 
     def flows(self, p: int, factor: float) -> list[Flow]:
-        """What every prefill pool takes in a period, at a factor."""
+        """Flows into every prefill pool in a period, at a factor."""
         return [
             Flow(q, part, arc, self.tokens(p, q, factor), rate * share)
             for q, rate in enumerate(self.rates(p))
@@ -136,7 +136,7 @@ class TurnedNetwork:
         return [(min(joined, key=lambda a: (not sizes[a.pool], a.link is not None)), 1.0)] if joined else []
 
     def operation(self, p: int, factor: float) -> PeriodOperation:
-        """What a period does at a factor."""
+        """Operation of a period at a factor."""
         return replace(self.solution.operations[p], flows=tuple(self.flows(p, factor)))
 
     def at(self, factor: float) -> Solution:
@@ -157,7 +157,7 @@ class TurnedNetwork:
 
 
 def can_turn_network(problem: Problem, solution: Solution) -> bool:
-    """Whether the sizes of a plan are the same in every period, and its ways are few enough for a page."""
+    """True if a plan's sizes are the same in every period, none is idle, and its ways are few enough for a page."""
     if problem.has_sizes_by_period or problem.families:
         return False
     is_one_fleet = len({one.n_instances for one in solution.operations}) == 1

@@ -59,7 +59,7 @@ Waits = tuple[WaitTable | None, tuple[tuple[float, ...], ...]]
 
 
 class NetworkTables:
-    """What the tables of all periods share."""
+    """Figures that the tables of all periods share."""
 
     def __init__(self, problem: Problem, solution: Solution) -> None:
         self.problem, self.turned = problem, TurnedNetwork(problem, solution)
@@ -198,7 +198,7 @@ class NetworkTables:
             )
 
     def _busiest(self, i: int, factor: float) -> list[Arrivals]:
-        """What a prefill pool takes at a factor in the period that gives it most to do."""
+        """Arrivals at a prefill pool at a factor, in the period that gives it most to do."""
         return max((list(self._arrivals(p, i, factor)) for p in self.periods), key=_work)
 
     def _arrivals(self, p: int, i: int, factor: float) -> Iterator[Arrivals]:
@@ -270,5 +270,5 @@ def _sizes_for(work: Sequence[float]) -> tuple[int, ...]:
 
 
 def _same_promise(problem: Problem) -> bool:
-    """Whether all classes are promised the same, so that one line shows it."""
+    """True if all classes are promised the same, so that one line shows it."""
     return len({(c.ttft_s, c.late_allowed) for c in problem.classes}) == 1

@@ -33,7 +33,7 @@ PLAN_PART = 0.6
 
 
 class Asked(NamedTuple):
-    """What a page is made of."""
+    """Inputs that a page is made of."""
 
     scenario: Scenario
     question: str

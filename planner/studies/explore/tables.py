@@ -56,7 +56,7 @@ class Turned:
 
     @cached_property
     def operation(self) -> PeriodOperation:
-        """What the plan does."""
+        """Operation of the plan."""
         return self.solution.operations[0]
 
     @property
@@ -66,7 +66,7 @@ class Turned:
 
     @property
     def is_split(self) -> bool:
-        """Whether the threshold decides anything: a plan may send all requests one way."""
+        """True if the threshold decides anything: a plan may send all requests one way."""
         return len(self.operation.flows) > 1
 
     def at(self, threshold_tokens: float, req_per_s: float) -> Solution:
@@ -94,7 +94,7 @@ class Turned:
 
 
 def can_turn(problem: Problem) -> bool:
-    """Whether a plan has one route, of which a few numbers say all."""
+    """True if a plan has one route and one period, of which a few numbers say all."""
     return problem.has_one_route and len(problem.periods) == 1
 
 
@@ -162,7 +162,7 @@ def stock_tables(problem: Problem) -> tuple[StockTable, ...]:
 
 
 def fixed_links(problem: Problem, solution: Solution) -> Iterator[str]:
-    """What keeps the links of a plan, where the planner chose them; a bundle of ports that is no tier has its rent."""
+    """Keys that keep a plan's links, where the planner chose them; a bundle of ports that is no tier has its rent."""
     for link, ports in zip(problem.links, solution.ports, strict=True):
         stated, gbps, rent = problem.scenario.links[link.name], link.gbps(ports), link.ports_usd_per_hour(ports)
         if stated.capacity_gbps != "free" or gbps <= 0:
@@ -224,7 +224,7 @@ def sizes_near(n_planned: int) -> tuple[int, ...]:
 
 
 def _flow_of(turned: Turned, i: int) -> Flow:
-    """What a prefill pool takes."""
+    """The flow that a prefill pool takes."""
     (flow,) = (f for f in turned.operation.flows if f.arc.pool == i)
     return flow
 

@@ -310,7 +310,7 @@ def _ranges(measured: Measured, kept: Sequence[Case]) -> dict[str, tuple[int, in
 
 
 def _sources(files: Sequence[PointsOf], factors: StackFactors, described: str | None) -> dict[str, str]:
-    """What the profile cites: its points, and what the fit began with where a factor stayed there."""
+    """Sources that the profile cites: its points, and what the fit began with where a factor stayed there."""
     names = ", ".join("measured curves of the model profiles" if f.path is None else f.path.name for f in files)
     sources = {POINTS_SOURCE: f"Measured serving points: {names}" + (f" ({described})" if described else "")}
     if any(factor.source == PRIOR_SOURCE for factor in factors.stated.values()):

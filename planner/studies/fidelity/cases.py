@@ -83,7 +83,7 @@ class UnfitPointError(Exception):
 
 
 def case_of(point: ServingPoint) -> Case:
-    """What a point means.
+    """The case that a point means.
 
     Raises:
         InputError: the model or the accelerator has no profile.
@@ -108,7 +108,7 @@ def case_of(point: ServingPoint) -> Case:
 
 
 def _speculation(point: ServingPoint, model: ModelProfile) -> Speculation | None:
-    """What drafted tokens, which is taken to be the model's MTP layers; None where nothing did, or nobody says."""
+    """Drafting of a point, taken to be by the model's MTP layers; None where nothing drafted, or nobody says."""
     n = point.draft_tokens
     if not n:
         return None

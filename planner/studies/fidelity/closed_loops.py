@@ -44,7 +44,7 @@ class Loop:
 
 
 def is_run(case: Case) -> bool:
-    """Whether a case is a closed loop of prompts and answers on one kind of instance, which is run; else it has means
+    """True if a case is a closed loop of prompts and answers on one kind of instance, which is run; else it has means
     in closed form, as has one with drafted tokens: the engine's passes make one token of each sequence."""
     point = case.point
     return point.is_closed_loop and not case.is_disaggregated and point.output_tokens > 1 and case.speculation is None
@@ -78,7 +78,7 @@ def _reported(loop: Loop, run: EngineRun) -> tuple[float, float, float]:
 
 
 def _joint(reaches: Sequence[Reach]) -> Reach:
-    """What holds the passes of all."""
+    """The least reach that holds the passes of all."""
     return Reach(
         tokens_per_pass=max(r.tokens_per_pass for r in reaches),
         longest_prompt=max(r.longest_prompt for r in reaches),
@@ -126,7 +126,7 @@ def _lengths(case: Case, harness: HarnessSettings | None, concurrency: int) -> t
 def engine_rules(
     case: Case, stack: Stack, served: ServedModel, load: EngineLoad, harness: HarnessSettings | None
 ) -> EngineRules:
-    """How an engine of the stack runs a case."""
+    """Rules by which an engine of the stack runs a case."""
     settings, layout = stack.settings, case.decode_layout
     usual = settings_on(settings, layout, case.hardware).chunk_tokens
     told = _tokens_per_pass(case, harness)
@@ -148,7 +148,7 @@ def engine_rules(
 
 
 def _tokens_per_pass(case: Case, harness: HarnessSettings | None) -> int | None:
-    """What a benchmark tells the engine; None: nothing."""
+    """Tokens of a pass, as a benchmark tells the engine; None: it tells nothing."""
     if harness is None:
         return None
     if harness.tokens_beyond_prompt is not None:

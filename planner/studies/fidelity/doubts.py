@@ -18,7 +18,7 @@ that still compiles."""
 
 
 def doubts(cases: Sequence[Case], predicted_ttft_s: ArrayLike) -> list[str | None]:
-    """What is wrong with each point; None: nothing that shows.
+    """Doubt about each point, in words; None: nothing that shows.
 
     Args:
         cases: the points.
@@ -39,7 +39,7 @@ def doubts(cases: Sequence[Case], predicted_ttft_s: ArrayLike) -> list[str | Non
 
 
 def _products_s(case: Case) -> tuple[float, float]:
-    """What the products of a prompt take at the peak of its instance: alone, and of one on each replica a part [s]."""
+    """Time of a prompt's products at the peak of its instance: alone, and of one on each replica a part [s]."""
     bare = ServedModel(case.model, Chip(case.hardware, False), case.prefill_layout, DATASHEET, case.precision)
     tokens, n = [case.point.input_tokens], bare.n_places
     alone, together = (float(bare.prefill_time(tokens, n_prompts=k).compute_s[0]) for k in (1, n))

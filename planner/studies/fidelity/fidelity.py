@@ -206,13 +206,13 @@ def _throughput_error(rows: Sequence[PredictedPoint]) -> LatencyError:
 
 
 def _notes(cases: Sequence[Case]) -> tuple[Note, ...]:
-    """What is to be known of how rows were read, each once with how many rows it is of."""
+    """Notes on how rows were read, each once with the number of rows it is of."""
     counts = Counter(case.note for case in cases if case.note)
     return tuple(note("point-precision", f"{text} ({n:,} point{'s' * (n > 1)})") for text, n in sorted(counts.items()))
 
 
 def _coverage_notes(cases: Sequence[Case], stacks: Sequence[Stack]) -> Iterator[Note]:
-    """How many points lie outside what their stack was calibrated on."""
+    """Notes with the number of points that lie outside what their stack was calibrated on."""
     outside: Counter[tuple[str, str]] = Counter()
     for case, used in zip(cases, stacks, strict=True):
         sizes = {"input_tokens": case.point.input_tokens, "batch": case.point.concurrency}

@@ -52,7 +52,7 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What the fit is held against; NaN is not measured."""
+    """Measurements that the fit is held against; NaN is not measured."""
 
     loads: Loads
     ttft_s: FloatArray

@@ -1,4 +1,4 @@
-"""What a report says of measured points beyond their numbers: whose they are, and which contradict others."""
+"""Notes of a report on measured points beyond their numbers: whose they are, and which contradict others."""
 
 from pathlib import Path
 from typing import Literal
@@ -50,7 +50,7 @@ class DoubtNote(StrictModel):
     """Whether only those that name no version of the framework."""
 
     def holds(self, point: ServingPoint, model: str, hardware: str) -> bool:
-        """Whether a point is one of them.
+        """True if a point is one of them.
 
         Args:
             point: the point.

@@ -1,4 +1,4 @@
-"""What a calibration is asked for, held against the points at hand."""
+"""The framework that a calibration is asked for, held against the points at hand, and its shipped profile."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ def wanted_framework(name: str, points: Sequence[ServingPoint]) -> str:
 
 @dataclass(frozen=True)
 class Conventions:
-    """How benchmarks run a framework, and who says so of that and of its settings."""
+    """Ways in which benchmarks run a framework, and who says so of them and of its settings."""
 
     harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
     settings_sources: Mapping[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Conventions:
 
 
 def shipped_conventions(framework: str, changed: Collection[str] = ()) -> Conventions:
-    """How benchmarks run a framework, by the profile that is shipped of it.
+    """Ways in which benchmarks run a framework, by the profile that is shipped of it.
 
     Args:
         framework: its name.
@@ -62,7 +62,7 @@ def shipped_conventions(framework: str, changed: Collection[str] = ()) -> Conven
 
 
 def shipped_settings(framework: str) -> StackSettings:
-    """How a framework is run, by the profile that is shipped of it; the defaults where there is none.
+    """Settings of a framework, by the profile that is shipped of it; the defaults where there is none.
 
     >>> shipped_settings("trtllm").reserves_output
     True

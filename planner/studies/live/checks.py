@@ -42,7 +42,7 @@ DIGITS = 6
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """What was served, and what of it was told before."""
+    """Runs that were served, and what was told of them before."""
 
     model: ModelProfile
     plan: Forecast
@@ -85,7 +85,7 @@ def pass_checks(found: Sequence[LivePass], own: Sequence[Timed]) -> list[LiveChe
 
 
 def run_checks(served: Served) -> list[LiveCheck]:
-    """What the served requests showed, all repeats together."""
+    """Checks of the served requests, all repeats together."""
     finished = [record for run in served.runs for record in run.finished]
     promised = promised_figures(served)
     one_by_one = [repeat(run) for run in served.runs]
@@ -118,7 +118,7 @@ def run_checks(served: Served) -> list[LiveCheck]:
 
 
 def promised_figures(served: Served) -> dict[str, float]:
-    """What was said of the run before it; throughput and link over the time until the last request is served."""
+    """Figures told of the run before it; throughput and link over the time until the last request is served."""
     plan, drawn = served.plan, served.drawn
     in_system_s = plan.ttft_mean_s + (float(drawn.output_tokens.mean()) - 1) * plan.tpot_mean_s
     span_s = float(drawn.gaps.sum()) / plan.offered_req_per_s + in_system_s
@@ -163,7 +163,7 @@ def ttft_of(served: Served) -> LiveTtft:
 
 
 def lines(served: ServedModel) -> list[LiveLine]:
-    """What the roofline says between the points that are timed."""
+    """Lines of the roofline between the points that are timed."""
     lengths = [point.new_tokens for point in OWN_POINTS if isinstance(point, PrefillPoint)]
     steps = [point for point in OWN_POINTS if isinstance(point, DecodePoint)]
     tokens = np.unique(np.geomspace(min(lengths), max(lengths), N_LINE).round().astype(int)).tolist()

@@ -38,7 +38,7 @@ UNPRICED = Cost(
 
 @dataclass(frozen=True, eq=False)
 class LivePlan:
-    """What is about to be served, and all that another judge needs to execute it."""
+    """Plan that is about to be served, and all that another judge needs to execute it."""
 
     forecast: Forecast
     drawn: Drawn
@@ -61,7 +61,7 @@ class LivePlan:
 
 @dataclass(frozen=True, eq=False)
 class Executed:
-    """What the executor made of it."""
+    """Results of the executor's run of a live plan."""
 
     points: Mapping[Point, float]
     """Service times, those of a core of one's own [s]."""
@@ -229,7 +229,7 @@ def _link(forecast: Forecast) -> LinkPlan:
 
 
 def shares_a_core(workers: Sequence[WorkerSpec]) -> bool:
-    """Whether both prefill pools are on the same core."""
+    """True if the two prefill pools share a core."""
     cores = {pool: {spec.core for spec in workers if spec.pool == pool} for pool in (FAR_POOL, NEAR_POOL)}
     return bool(cores[FAR_POOL] & cores[NEAR_POOL])
 

@@ -1,4 +1,4 @@
-"""What roofline and queueing say of the live system before it runs: threshold, rate, TTFT, TPOT, link."""
+"""Forecast of the live system by roofline and queueing before it runs: threshold, rate, TTFT, TPOT, link."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -30,7 +30,7 @@ PACED = PrefillPoint(256)
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What the machine showed before anything was served, and the profiles made of it."""
+    """Measurements of the machine before anything was served, and the profiles made of them."""
 
     rates: Mapping[str, CoreRates]
     kernels: Mapping[str, KernelRates]

@@ -1,4 +1,4 @@
-"""What `planner live` serves, with which workers, and the requests it draws."""
+"""The question of `planner live`: the model it serves, with which workers, and the requests it draws."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ OWN_POINTS: tuple[Point, ...] = (
 
 @dataclass(frozen=True)
 class LiveQuestion:
-    """How long, and from which seed."""
+    """Settings of a live run: time, seed, load, model and backend."""
 
     minutes: float = 3.0
     """Time for everything, models built and machine measured included; serving gets what is left [min]."""
@@ -68,7 +68,7 @@ def live_model() -> ModelProfile:
 
 
 def model_setup(model: ModelProfile, seed: int, backend: Backend = NUMPY) -> ModelSetup:
-    """How workers build and run it. Prompts share nothing, so that nothing is kept of them."""
+    """Setup by which workers build and run a model. Prompts share nothing, so that nothing is kept of them."""
     return ModelSetup(model, seed, CHUNK_TOKENS, n_blocks=0, batch_limit=BATCH_LIMIT, backend=backend)
 
 

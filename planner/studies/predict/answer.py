@@ -143,7 +143,7 @@ def _prefill_row(
 
 
 def _measured_s(asked: Instance) -> list[float | None]:
-    """What somebody measured of each length, where it lies within the lengths measured."""
+    """Measured time of each length, where it lies within the lengths measured [s]; else None."""
     found = profile_entry(asked, "prefill")
     if found is None or found[1].basis != "measured":
         return [None] * len(asked.question.tokens)

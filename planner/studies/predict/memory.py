@@ -1,4 +1,4 @@
-"""Whether a model and its prompts fit an instance, what they lack, and the smallest changes that would do."""
+"""Fit of a model and its prompts on an instance: what they lack, and the smallest changes that would do."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ class Memory:
 
     @property
     def fits(self) -> bool:
-        """Whether weights and workspace leave room, unless it is proven that they do not."""
+        """True unless it is proven that weights and workspace leave no room."""
         return self.least.fits
 
 
@@ -118,7 +118,7 @@ def batch_limits(asked: Instance, memory: Memory, *, is_timed: bool) -> LargestB
 
 
 def lacking_bytes(asked: Instance, memory: Memory) -> tuple[float, ...]:
-    """What an accelerator lacks for the weights and every prompt of the question; 0 where they fit [B].
+    """Memory that an accelerator lacks for the weights and every prompt of the question; 0 where they fit [B].
 
     Nothing is known to lack where somebody ran a model whose weights are not counted.
     """
@@ -171,7 +171,7 @@ def relaxations(asked: Instance, tokens: int = 0) -> tuple[str, ...]:
 
 
 def _holds(asked: Instance, layout: Layout, tokens: int, precision: str | None = None, kv: str | None = None) -> bool:
-    """Whether weights and a prompt fit under a layout and number formats."""
+    """True if weights and a prompt fit under a layout and number formats."""
     fit = fit_of(asked, layout, precision, least=True)
     if tokens == 0 or not fit.fits:
         return fit.fits

@@ -1,4 +1,4 @@
-"""What a reader must know to use a prediction."""
+"""Notes that a reader needs to use a prediction."""
 
 from collections.abc import Iterator, Sequence
 
@@ -38,7 +38,7 @@ def product_format(asked: Instance) -> str | None:
 
 
 def stack_basis(asked: Instance) -> str:
-    """What the stack's factors rest on, for this model and accelerator."""
+    """Basis of the stack's factors, in words, for this model and accelerator."""
     model, hardware, found = asked.model.name, asked.hardware.name, asked.stack.calibration
     if not asked.has_shapes:
         return "what was measured of the model; nothing else is known of it"
@@ -57,7 +57,7 @@ def stack_basis(asked: Instance) -> str:
 def prompt_notes(
     asked: Instance, rows: Sequence[PrefillPrediction], longest_tokens: int | None, changes: Sequence[str]
 ) -> Iterator[Note]:
-    """What a prompt that does not fit beside the weights lacks, the longest that does, and what would do."""
+    """Note on what a prompt that does not fit beside the weights lacks, the longest that does, and what would do."""
     row = max((row for row in rows if not row.fits), key=lambda row: row.tokens, default=None)
     if row is None:
         return

@@ -1,4 +1,4 @@
-"""What is asked of a prediction, and the model, accelerators, layout and stack that it means."""
+"""The question of a prediction, and the model, accelerators, layout and stack that it means."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ class PredictQuestion:
             yield Problem(COMMAND, "--accelerators", f"is {self.n_accelerators}", "a whole number of at least 1")
 
     def _settings_problems(self) -> Iterator[Problem]:
-        """What no engine could be told."""
+        """Problems: settings that no engine could be told."""
         fraction = self.memory_fraction
         if fraction is not None and not 0 < fraction <= 1:
             yield Problem(COMMAND, "--memory-fraction", f"is {fraction:g}", "above 0 and at most 1")
@@ -148,7 +148,7 @@ class Instance:
 
     @property
     def has_shapes(self) -> bool:
-        """Whether the model's shapes are known, so that operators can be counted."""
+        """True if the model's shapes are known, so that operators can be counted."""
         return not missing_shapes(self.model.architecture)
 
     @property
@@ -185,7 +185,7 @@ class Instance:
 
     @cached_property
     def measured(self) -> dict[str, MeasuredInstance]:
-        """What the model's profile holds of this very instance, by name."""
+        """Measurements of this very instance in the model's profile, by name."""
         wanted = (self.hardware.name, self.n_accelerators, self.precision)
         every = self.model.measured.items()
         return {name: one for name, one in every if (one.hardware, one.n_accelerators, one.precision) == wanted}

@@ -103,7 +103,7 @@ def calibration_of(asked: Instance, phase: Phase) -> Calibration | None:
 
 
 def roofline_basis(asked: Instance, phase: Phase) -> PredictionBasis:
-    """What seconds from the roofline rest on."""
+    """Basis of seconds from the roofline."""
     if not asked.stack.derated:
         return "datasheet"
     calibration = calibration_of(asked, phase)
@@ -114,7 +114,7 @@ def roofline_basis(asked: Instance, phase: Phase) -> PredictionBasis:
 
 
 def beyond_calibration(asked: Instance, phase: Phase) -> list[bool]:
-    """Whether each length, or each batch, lies outside what the stack was calibrated on.
+    """For each length, or each batch, True if it lies outside what the stack was calibrated on.
 
     The bare datasheet has no calibration that anything could lie outside of; a stack that lacks one covers nothing.
     """

@@ -1,4 +1,4 @@
-"""What drafting tokens does to the decode steps of an instance."""
+"""Effect of drafting tokens on the decode steps of an instance."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ N_TRIED = 48
 
 
 def speculation(asked: Instance, most: int) -> SpeculationPrediction | None:
-    """What drafting does; None where nothing is drafted.
+    """Effect of drafting; None where nothing is drafted.
 
     Args:
         asked: the question.
