@@ -100,7 +100,7 @@ def index_like(values: NDArray[np.integer[Any]], like: FloatArray) -> Any:
 
 
 def computes_elsewhere(like: FloatArray) -> bool:
-    """Whether products of such arrays run on a device of their own, not on the thread that asks for them."""
+    """True if products of such arrays run on a device of their own, not on the thread that asks for them."""
     return not isinstance(like, np.ndarray) and str(like.device) != "cpu"
 
 

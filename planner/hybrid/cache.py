@@ -1,4 +1,4 @@
-"""What a request keeps between tokens: recurrent states and convolution taps of KDA layers, latents of MLA layers."""
+"""Cache of a request between tokens: recurrent states and convolution taps of KDA layers, latents of MLA layers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What cores did, as the system counts it: how much of their time the hypervisor gave to others."""
+"""Time of cores, as the system counts it: how much of it the hypervisor gave to others."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

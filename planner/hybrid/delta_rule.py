@@ -60,7 +60,7 @@ def delta_step(
 
 @dataclass(frozen=True, eq=False)
 class _Chunks:
-    """What of a chunk does not depend on the state it begins with; stacks over chunks and heads."""
+    """Parts of a chunk that do not depend on the state it begins with; stacks over chunks and heads."""
 
     queries: FloatArray
     """q exp(G), G the sum of log decays within the chunk."""

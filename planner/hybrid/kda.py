@@ -35,7 +35,7 @@ class KdaWeights:
 
 @dataclass(frozen=True, eq=False)
 class _Inputs:
-    """What the delta rule reads, by head [..., heads, head_dim], and the output gate."""
+    """Inputs of the delta rule, by head [..., heads, head_dim], and the output gate."""
 
     q: FloatArray
     k: FloatArray

@@ -1,4 +1,4 @@
-"""What one core of this machine does, or its device: rate of products by height, memory bandwidth, calls, loopback.
+"""Speed of one core of this machine, or its device: rate of products by height, memory bandwidth, calls, loopback.
 
 Called inside workers, all of them at the same time: cores share memory, cache and clock. Seconds are busy ones, in
 which the worker's thread ran; but for the loopback, where threads wait for each other, and for a device, which the
@@ -55,7 +55,7 @@ class CoreRates:
 
 @dataclass(frozen=True)
 class MachineDescription:
-    """What a reader must know of the machine."""
+    """Facts that a reader must know of the machine."""
 
     processor: str
     system: str
@@ -195,7 +195,7 @@ def loopback_bytes_per_s() -> float:
 
 @dataclass(frozen=True)
 class KernelRates:
-    """What kernels of this room reach on one core; rates of closed forms, without what is masked."""
+    """Rates that kernels of this room reach on one core; of closed forms, without what is masked."""
 
     attention_flop_per_s: float
     """Prefill attention, softmax included."""

@@ -66,7 +66,7 @@ def prefix_digests(tokens: Tokens, block_tokens: int, limit: int) -> Iterator[tu
 
 @dataclass
 class Hits:
-    """What was looked for and found."""
+    """Counts of what was looked for, found and evicted."""
 
     n_lookups: int = 0
     asked_tokens: int = 0

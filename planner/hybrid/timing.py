@@ -1,4 +1,4 @@
-"""How long a model's passes take, called inside workers while all of them are busy.
+"""Timing of a model's passes, called inside workers while all of them are busy.
 
 Seconds are busy ones: those in which the worker's thread ran. On a machine of its own a worker is busy all the time;
 where others take its core, the clock on the wall says more about them. Where a device computes, only that clock tells

@@ -13,12 +13,12 @@ BF16_BYTES = 2
 
 
 def latent_bytes_per_token(group: KdaLayers | MlaLayers) -> int:
-    """What one layer keeps per token [B]: (kv_lora_rank + qk_rope_head_dim) 2, nothing for KDA."""
+    """Size of one layer's latents per token [B]: (kv_lora_rank + qk_rope_head_dim) 2, nothing for KDA."""
     return BF16_BYTES * (group.kv_lora_rank + group.qk_rope_head_dim) if isinstance(group, MlaLayers) else 0
 
 
 def state_bytes(group: KdaLayers | MlaLayers) -> int:
-    """What one layer keeps per request whatever its length [B].
+    """Size of one layer's state per request, whatever its length [B].
 
     Equation:
         4 heads d^2 + 2 (conv_kernel - 1) 3 heads d for KDA, nothing for MLA

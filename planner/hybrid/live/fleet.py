@@ -115,7 +115,7 @@ class Fleet:
             self.workers[name].control.send(message)
 
     def messages(self, timeout_s: float) -> list[tuple[str, FromWorker]]:
-        """What workers have said, waiting for the first word no longer than this; Gone once for each that died."""
+        """Messages of workers, waiting for the first one no longer than this; Gone once for each that died."""
         by_control: dict[Any, str] = {worker.control: name for name, worker in self.workers.items()}
         heard: list[tuple[str, FromWorker]] = []
         for control in wait(list(by_control), max(timeout_s, 0.0)):

@@ -1,4 +1,4 @@
-"""What travels between workers: frames of one layer of one request, over TCP.
+"""Traffic between workers: frames of one layer of one request, over TCP.
 
 Every program of this machine can reach a worker's port. A frame therefore begins with the token of its run, which only
 the run's own processes know; whatever does not is not read any further.
@@ -41,7 +41,7 @@ class Frame:
     payload: bytes = b""
 
     def header(self, token: bytes) -> bytes:
-        """What precedes the payload, little-endian."""
+        """Bytes that precede the payload, little-endian."""
         values = (self.attempt, self.layer, self.n_tokens, self.first_token, self.output_tokens)
         return _HEADER.pack(token, *values, len(self.payload))
 

@@ -1,4 +1,4 @@
-"""What router and workers say to each other over pipes. Times are `time.monotonic`, one clock for all processes."""
+"""Messages between router and workers over pipes. Times are `time.monotonic`, one clock for all processes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class WorkerSpec:
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker's process is started with."""
+    """Settings that a worker's process is started with."""
 
     spec: WorkerSpec
     model: ModelSetup
@@ -146,7 +146,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task returned."""
+    """Value that a task returned."""
 
     value: Any
 

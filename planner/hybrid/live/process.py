@@ -1,4 +1,4 @@
-"""What every worker's process does around its work."""
+"""Common parts of every worker's process around its work: environment, pipe and core."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""What is served live: requests, the system that serves them, and what came of it."""
+"""Records of live serving: requests, the system that serves them, and what came of it."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -42,7 +42,7 @@ class LiveSystem:
 
 @dataclass
 class LiveRecord:
-    """What became of one request; times after the start of the run [s], None where it did not get so far."""
+    """Outcome of one request; times after the start of the run [s], None where it did not get so far."""
 
     index: int
     arrival_s: float
