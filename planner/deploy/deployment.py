@@ -106,22 +106,22 @@ class Group:
 
     @property
     def remote(self) -> tuple[Unit, ...]:
-        """What hands KV caches over to others."""
+        """Units that hand KV caches over to others."""
         return tuple(unit for unit in self.prefill if unit not in self.decode)
 
     @property
     def colocated(self) -> tuple[Unit, ...]:
-        """What decodes prompts that it has prefilled itself."""
+        """Units that decode prompts that they have prefilled themselves."""
         return tuple(unit for unit in self.prefill if unit in self.decode)
 
     @property
     def crosses_sites(self) -> bool:
-        """Whether KV caches come from another site."""
+        """True if KV caches come from another site."""
         return any(unit.pool.site != self.site for unit in self.prefill)
 
     @property
     def crosses_clusters(self) -> bool:
-        """Whether some of it is in another cluster than what decodes."""
+        """True if some of what prefills is in another cluster than what decodes."""
         return any(unit.cluster != self.cluster for unit in self.prefill)
 
     def least_tokens(self, unit: Unit) -> int:
@@ -148,7 +148,7 @@ class Deployment:
 
     @property
     def name(self) -> str:
-        """What names of it begin with."""
+        """Prefix of its names."""
         return self.parameters.name or label(self.plan.scenario)
 
     @cached_property
@@ -157,7 +157,7 @@ class Deployment:
         return tuple(dict.fromkeys(unit.cluster for unit in self.units))
 
     def units_in(self, cluster: str) -> tuple[Unit, ...]:
-        """What is deployed in a cluster."""
+        """Units that are deployed in a cluster."""
         return tuple(unit for unit in self.units if unit.cluster == cluster)
 
     def groups_in(self, cluster: str) -> tuple[Group, ...]:
@@ -189,7 +189,7 @@ class Deployment:
         return tuple(group for group in self.groups if unit in group.units)
 
     def duty_of(self, unit: Unit) -> Duty:
-        """What a pool's instances do with KV caches, as the plan routes prompts."""
+        """Duty of a pool's instances with KV caches, as the plan routes prompts."""
         if unit.role != "colocated":
             return "prefill" if unit.role == "prefill" else "decode"
         groups = self.groups_of(unit)
@@ -199,7 +199,7 @@ class Deployment:
 
     @cached_property
     def hands_over(self) -> bool:
-        """Whether any pool hands KV caches over."""
+        """True if any pool hands KV caches over."""
         return any(group.remote for group in self.groups)
 
     @cached_property
@@ -214,7 +214,7 @@ class Deployment:
 
 
 def deployment(plan: Plan, parameters: Parameters, origin: str) -> Deployment:
-    """What is deployed of a plan.
+    """The deployment of a plan.
 
     Args:
         plan: the plan.

@@ -58,7 +58,7 @@ def dynamo_namespace(deployment: Deployment, graph: str) -> str:
 
 
 def global_router_config(deployment: Deployment, group: Group) -> dict[str, Any]:
-    """What a GlobalRouter reads: pools and the grids that choose among them."""
+    """Configuration of a GlobalRouter: pools and the grids that choose among them."""
     slo = [one.slo["ttft_s"] for one in deployment.plan.classes if one.slo and "ttft_s" in one.slo]
     ttft_max_ms = max(1_000 * min(slo), 2.0) if slo else DEFAULT_TTFT_MS
     t = group.threshold_tokens
@@ -134,7 +134,7 @@ def _frontend(deployment: Deployment, engine: EngineName) -> Manifest:
 
 
 def _local_router(deployment: Deployment, unit: Unit, engine: EngineName) -> Manifest:
-    """What the GlobalRouter calls in a pool's namespace; it knows of cached blocks what it has routed itself."""
+    """LocalRouter that the GlobalRouter calls in a pool's namespace; it knows of cached blocks what it has routed."""
     space = dynamo_namespace(deployment, pool_graph(deployment, unit))
     component = COMPONENTS.get(deployment.duty_of(unit), BACKEND)
     args = ["--endpoint", f"{space}.{component}.generate", "--no-router-kv-events"]

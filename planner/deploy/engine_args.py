@@ -75,7 +75,7 @@ def _precision(deployment: Deployment, unit: Unit, engine: EngineName) -> Iterat
 
 
 def is_converted(deployment: Deployment, unit: Unit) -> bool:
-    """Whether an engine makes the weights' format of the checkpoint's; a checkpoint that is named has the right one."""
+    """True if an engine makes the weights' format of the checkpoint's; a checkpoint that is named has the right one."""
     is_other = (unit.pool.precision, unit.model.precision) == ("fp8", "bf16")
     return is_other and unit.model.name not in deployment.parameters.checkpoint
 
@@ -110,7 +110,7 @@ def _passes(unit: Unit, engine: EngineName) -> Iterator[str]:
 
 
 def is_planned_for(unit: Unit, engine: EngineName) -> bool:
-    """Whether a pool's memory was counted as an engine counts it, or as no engine does."""
+    """True if a pool's memory was counted as an engine counts it, or as no engine does."""
     return unit.pool.engine is None or unit.pool.engine.accounting in (None, engine)
 
 

@@ -26,7 +26,7 @@ SCRIPT_MODE = 0o111
 
 
 def export_files(plan: Plan, target: Target, parameters: Iterable[str], origin: str) -> dict[str, str]:
-    """What deploys a plan: texts by their path below a folder; the same plan gives the same bytes.
+    """Files that deploy a plan: texts by their path below a folder; the same plan gives the same bytes.
 
     Args:
         plan: the plan.
@@ -127,7 +127,7 @@ def _write(path: Path, text: str) -> None:
 
 @contextmanager
 def _told(out_dir: Path) -> Iterator[None]:
-    """What the system says against a folder, in the planner's words."""
+    """The system's errors about a folder, in the planner's words."""
     try:
         yield
     except OSError as error:

@@ -40,14 +40,14 @@ def follows(deployment: Deployment, unit: Unit) -> PoolSchedule | None:
 
 
 def is_scaled(deployment: Deployment, unit: Unit, target: Target) -> bool:
-    """Whether the files of a target have KEDA scale a unit: where they hold the workload that it would scale."""
+    """True if the files of a target have KEDA scale a unit: where they hold the workload that it would scale."""
     alone = [one for one in deployment.units_in(unit.cluster) if one.model == unit.model] == [unit]
     is_told = target == "kserve" or (target == "llm-d" and alone)
     return is_told and follows(deployment, unit) is not None
 
 
 def cycle_h(schedule: PoolSchedule) -> float:
-    """How long a schedule takes before it begins again [h]."""
+    """Duration of a schedule before it begins again [h]."""
     hours = sum(one.hours for one in schedule.replicas)
     return round(hours) if _is_whole(hours) else hours
 
@@ -105,7 +105,7 @@ def cron(minutes: int, is_week: bool) -> str:
 
 
 def scaled_object(deployment: Deployment, metadata: Manifest, target: Manifest, schedule: PoolSchedule) -> Manifest:
-    """What has KEDA scale a workload by the hours.
+    """ScaledObject that has KEDA scale a workload by the hours.
 
     Args:
         deployment: what is deployed.

@@ -47,7 +47,7 @@ def _uri(checkpoint: str) -> str:
 
 
 def _block(deployment: Deployment, unit: Unit) -> Manifest:
-    """What the pods of a role are."""
+    """Specification of the pods of a role."""
     main: Manifest = {
         "name": "main",
         "image": deployment.image_of(unit, ENGINES["vllm"].image),
@@ -65,7 +65,7 @@ def _block(deployment: Deployment, unit: Unit) -> Manifest:
 
 
 def _replicas(deployment: Deployment, unit: Unit) -> Manifest:
-    """How many pods: as many at all times, or as the hours have it."""
+    """Number of pods: as many at all times, or as the hours have it."""
     schedule = follows(deployment, unit)
     if schedule is None:
         return {"replicas": unit.pool.n_instances}

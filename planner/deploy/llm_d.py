@@ -96,7 +96,7 @@ def _disaggregating(group: Group) -> Iterator[Manifest]:
 
 
 def has_ranges(group: Group) -> bool:
-    """Whether prompts are divided between prefill pools, whose pods say which lengths they take."""
+    """True if prompts are divided between prefill pools, whose pods say which lengths they take."""
     return group.threshold_tokens is not None and not group.colocated
 
 

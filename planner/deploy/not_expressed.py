@@ -298,7 +298,7 @@ def _other_memory(deployment: Deployment, engine: EngineName) -> Iterator[str]:
 
 
 def _drafts(deployment: Deployment, model: ServedModel) -> Iterator[str]:
-    """What the plan takes for granted of drafted tokens."""
+    """Assumptions of the plan about drafted tokens."""
     drafts = model.drafts
     if drafts is None:
         return

@@ -1,4 +1,4 @@
-"""What an export must be told beside the plan: facts of clusters, and choices that no plan makes."""
+"""Parameters of an export beside the plan: facts of clusters, and choices that no plan makes."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Annotated, Any, Literal
@@ -23,7 +23,7 @@ Hosts = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*(,[A-Za-z0-9][\w.-]*)*
 
 
 class Parameters(StrictModel):
-    """What `--param KEY=VALUE` may say."""
+    """Parameters that `--param KEY=VALUE` may state."""
 
     name: Label | None = None
     """What names of the export begin with; by default the scenario's name."""
@@ -103,7 +103,7 @@ def _put(data: dict[str, Any], key: str, value: str) -> None:
 
 
 def _unknown(found: Parameters, plan: Plan) -> Iterator[Problem]:
-    """What names nothing of the plan."""
+    """Problems of parameters that name nothing of the plan."""
     hardware = {pool.hardware for pool in plan.pools}
     drafting = {model.drafts.model for model in plan.models if model.drafts and model.drafts.model}
     known: dict[str, Collection[str]] = {

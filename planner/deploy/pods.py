@@ -1,4 +1,4 @@
-"""What manifests share: pods on the right nodes, their labels, and the kustomization of a cluster."""
+"""Parts that manifests share: pods on the right nodes, their labels, and the kustomization of a cluster."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def metadata(deployment: Deployment, name: str) -> dict[str, Any]:
 
 
 def annotations(unit: Unit) -> dict[str, str]:
-    """What the plan decided of a pool, on its pods."""
+    """Decisions of the plan on a pool, as annotations of its pods."""
     pool = unit.pool
     return {
         f"{PLANNER}/pool": pool.name,
@@ -59,7 +59,7 @@ def container(
 
 
 def accelerators(unit: Unit, n: int) -> dict[str, Any]:
-    """What a pod asks for: so many accelerators."""
+    """Resources that a pod asks for: so many accelerators."""
     return {"limits": {unit.resource: str(n)}, "requests": {unit.resource: str(n)}}
 
 

@@ -1,4 +1,4 @@
-"""What would be wrong if it were deployed: refused by name, all of it at once."""
+"""Refusals of what would be wrong if it were deployed: by name, all of it at once."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -219,6 +219,6 @@ def _dynamo_faults(deployment: Deployment, group: Group) -> Found:
 
 
 def has_global_router(deployment: Deployment, group: Group) -> bool:
-    """Whether Dynamo needs its GlobalRouter: for a threshold, for pools of several clusters, or for shared pools."""
+    """True if Dynamo needs its GlobalRouter: for a threshold, for pools of several clusters, or for shared pools."""
     is_shared = any(len(deployment.groups_of(unit)) > 1 for unit in group.units)
     return group.threshold_tokens is not None or group.crosses_clusters or is_shared

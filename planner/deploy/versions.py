@@ -1,4 +1,4 @@
-"""What an export is written for: every piece of software at one version, with the flags it has at that version.
+"""Software that an export is written for: every piece at one version, with the flags it has at that version.
 
 `read` says where the flags were seen: in the released package, by its own parser; in its source; or in its documents.
 """
@@ -33,7 +33,7 @@ class Engine(Software):
         return (self.flags or {})[meaning]
 
     def kv_word(self, precision: str) -> str | None:
-        """What it calls a number format of the KV cache; None where it has none."""
+        """Its word for a number format of the KV cache; None where it has none."""
         return (self.kv_precisions or {}).get(precision)
 
 
