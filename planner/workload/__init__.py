@@ -1,4 +1,4 @@
-"""What is asked of the system: lengths, arrivals, prefix hits and traces.
+"""The workload of the system: lengths, arrivals, prefix hits and traces.
 
 The stated workload loads at once; the mathematics on first use, so that a command without any starts quickly.
 """

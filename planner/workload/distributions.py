@@ -29,7 +29,7 @@ class Distribution(Protocol):
 
     @property
     def is_discrete(self) -> bool:
-        """Whether all probability sits on finitely many lengths."""
+        """True if all probability sits on finitely many lengths."""
 
     @property
     def support(self) -> tuple[float, float]:

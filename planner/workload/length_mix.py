@@ -29,7 +29,7 @@ class LengthMix:
 
     @property
     def is_discrete(self) -> bool:
-        """Whether only finitely many thresholds differ in effect."""
+        """True if only finitely many thresholds differ in effect."""
         return self.lengths.is_discrete
 
     @property

@@ -1,4 +1,4 @@
-"""How long prompts and answers are: the distributions a scenario can name."""
+"""Lengths of prompts and answers: the distributions a scenario can name."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ class OutputAtoms(NamedTuple):
 
 
 class RequestMix(Protocol):
-    """What the optimizer may ask about the requests of a workload."""
+    """Mix of a workload's requests, as far as the optimizer may ask about it."""
 
     @property
     def is_discrete(self) -> bool:
-        """Whether only finitely many thresholds differ in effect."""
+        """True if only finitely many thresholds differ in effect."""
 
     @property
     def support(self) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""How much of a prompt a prefix cache already holds: what a scenario can state."""
+"""Part of a prompt that a prefix cache already holds: what a scenario can state."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self

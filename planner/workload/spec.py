@@ -1,4 +1,4 @@
-"""What is asked of the system, as a scenario states it."""
+"""The workload of the system, as a scenario states it."""
 
 from typing import Annotated, Literal, Self
 

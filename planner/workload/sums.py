@@ -1,4 +1,4 @@
-"""What mixes are counted with: sums over sorted requests, ratios of them, powers of polynomials."""
+"""Arithmetic of mixes: sums over sorted requests, ratios of them, powers of polynomials."""
 
 from typing import NamedTuple
 

@@ -43,12 +43,12 @@ class TimeScale:
 
     @property
     def is_known(self) -> bool:
-        """Whether the unit is more than what the format usually has."""
+        """True if the unit is more than what the format usually has."""
         return self.basis != "format"
 
     @property
     def is_certain(self) -> bool:
-        """Whether no other unit is possible, or another one was not stated."""
+        """True if no other unit is possible, or another one was not stated."""
         return self.basis not in ("format", "fields")
 
     def guess(self) -> tuple[Note, ...]:

@@ -1,4 +1,4 @@
-"""How the requests of a trace arrive: their rate, and how much burstier they come than independent users."""
+"""Arrivals of a trace's requests: their rate, and how much burstier they come than independent users."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

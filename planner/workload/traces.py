@@ -88,14 +88,14 @@ class Trace:
 
 
 class _BrokenLineError(Exception):
-    """What is wrong with a line, for the reader that knows which line it is."""
+    """Fault of a line, for the reader that knows which line it is."""
 
     def __init__(self, key: str, message: str, allowed: str = "") -> None:
         self.key, self.message, self.allowed = key, message, allowed
 
 
 class TraceReading(NamedTuple):
-    """How a trace is to be read; what is None is found out."""
+    """Options for reading a trace; what is None is found out."""
 
     trace_format: TraceFormat = "auto"
     time_unit: TimeUnit | None = None

@@ -60,7 +60,7 @@ def check_names(name: str, columns: Mapping[str, str], roles: Mapping[str, str])
 
 
 def _counted(role: str, words: set[str]) -> str:
-    """What the words of a column's name say that it counts; nothing where that is its role, or not known.
+    """Quantity that a column counts by the words of its name; nothing where that is its role, or not known.
 
     >>> _counted("output", {"total", "tokens"}), _counted("output", {"total", "output", "tokens"})
     ('a total', '')

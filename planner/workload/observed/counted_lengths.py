@@ -21,7 +21,7 @@ BEYOND = 2.0
 
 @dataclass(frozen=True)
 class CountedLengths:
-    """How many requests have which lengths: of each kept length, or of each bucket, evenly spread inside."""
+    """Number of requests by length: of each kept length, or of each bucket, evenly spread inside."""
 
     edges: tuple[float, ...]
     """Ends of the buckets, one more than weights [tokens]; of kept lengths, these themselves."""
@@ -31,7 +31,7 @@ class CountedLengths:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every length is kept as it is."""
+        """True if every length is kept as it is."""
         return len(self.edges) == len(self.weights)
 
     @property
@@ -140,7 +140,7 @@ class LengthCounter:
                 self._atoms = None
 
     def found(self) -> CountedLengths:
-        """What was counted: each length where there are few, else buckets from the first to the last that hold any."""
+        """Counted lengths: each one where there are few, else buckets from the first to the last that hold any."""
         mean = self._total / self._n
         if self._atoms is not None:
             pairs = sorted(self._atoms.items())

@@ -1,4 +1,4 @@
-"""What was observed of a demand, however it was recorded."""
+"""Observations of a demand, however it was recorded."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What serving software calls its metrics.
+"""Names that serving software gives its metrics.
 
 Sources: vLLM `vllm/v1/metrics/loggers.py`; SGLang 0.5.23 `srt/observability/metrics_collector.py`; Dynamo 1.6.1
 `dynamo/prometheus_names.py`; the Gateway API inference extension's guide to metrics (`inference_model_` before 1.0,

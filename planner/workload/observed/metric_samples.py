@@ -40,7 +40,7 @@ class Samples:
         self.series.setdefault(metric, {}).setdefault(key, []).extend(points)
 
     def grown(self, metric: str) -> float | None:
-        """How much all counters of a name grew together; None where there is none."""
+        """Growth of all counters of a name together; None where there is none."""
         found = self.series.get(metric)
         return None if found is None else sum(self._growth(points) for points in found.values())
 
@@ -96,7 +96,7 @@ class Samples:
 
 
 def _step(before: float, after: float) -> float:
-    """How much a counter grew; one that fell has begun anew."""
+    """Growth of a counter; one that fell has begun anew."""
     return after - before if after >= before else after
 
 

@@ -103,13 +103,13 @@ def _parsed(text: str) -> object:
 
 
 def _is_answer(value: object) -> bool:
-    """Whether it is the answer to a query, or several."""
+    """True if a value is the answer to a query, or several."""
     parts = value if isinstance(value, list) else [value]
     return bool(parts) and all(isinstance(part, Mapping) and ("data" in part or "status" in part) for part in parts)
 
 
 def _is_sample(line: str) -> bool:
-    """Whether a line is of Prometheus' text format rather than of a table."""
+    """True if a line is of Prometheus' text format rather than of a table."""
     name, _, value = line.rpartition(" ")
     return bool(name) and "," not in value and not name[:1].isdigit() and _is_number(value)
 

@@ -133,7 +133,7 @@ def _observed(rows: InvalidRows, columns: Mapping[str, str], lines: Rows, clock:
 
 
 class _Totals:
-    """What is counted over all chunks."""
+    """Counts over all chunks."""
 
     def __init__(self) -> None:
         self.n, self.prompt_tokens, self.cached_tokens = 0, 0.0, 0.0
