@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from planner.cli import app
 from planner.report import explore_html
+from planner.report.decision import answers, recommendation_text
 from planner.report.explore_charts import FLEETS, PLACES, specifications
 from planner.report.explore_page import CAPTIONS, OWN, SECTIONS, VENDORED, packaged
-from planner.report.screen import answers, fleet_table, other_fleets_table, recommendation_text
+from planner.report.screen import fleet_table, other_fleets_table
 from planner.results.explorer import Explorer, Place
 from planner.scenario import read_scenario
 from planner.studies.explore import Asked, explorer

@@ -20,7 +20,8 @@ from planner.errors import UsageError
 from planner.notes import note
 from planner.profiles import hardware_profile
 from planner.report import SECTIONS, plan_screen
-from planner.report.screen import doubtful_lengths, fleet_table, fleet_to_buy, growth_table, latency_table, merit
+from planner.report.decision import doubtful_lengths, fleet_to_buy, merit
+from planner.report.screen import fleet_table, growth_table, latency_table
 from planner.results import Plan, SloRun
 from planner.scenario import bundled_scenarios, load_scenario, read_scenario
 from planner.workload.lengths import LogNormalLengths

@@ -2,8 +2,8 @@
 
 from planner.report import bottleneck_text
 from planner.report.cited_figures import Grounds, place_of
+from planner.report.decision import merit, obtainable_fleets
 from planner.report.formats import figure, listed, seconds, sentence, signed_percent, small_percent
-from planner.report.screen import merit, obtainable_fleets
 from planner.report.words import KNOWN_PERCENTILES, has_choice_of_place
 from planner.results import Baseline, Bottleneck, ClassPlan, Plan
 from planner.units import number, usd

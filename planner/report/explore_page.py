@@ -5,9 +5,10 @@ from importlib.resources import files
 from typing import Any
 
 from planner.report import bottleneck_text
+from planner.report.decision import answers, recommendation_text
 from planner.report.explore_charts import specifications
 from planner.report.formats import figure, sentence
-from planner.report.screen import answers, fleet_table, latency_table, other_fleets_table, recommendation_text
+from planner.report.screen import fleet_table, latency_table, other_fleets_table
 from planner.results.explorer import Explorer
 from planner.units import percent
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from planner.markdown_text import as_code, code
 from planner.report import bottleneck_text, executed_markdown, formats, markdown_tables, words
+from planner.report.decision import recommendation_text
 from planner.report.figures import charts
 from planner.report.record_text import escaped_record
 from planner.report.reproduce import Rerun
 from planner.report.schedule_tables import schedule_words
-from planner.report.screen import recommendation_text
 from planner.results import Case, ClaimResult, PriceRatios, Sensitivity
 from planner.units import SECONDS_PER_HOUR, number, percent
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from planner.report import formats, words
+from planner.report.decision import answers, fleet_to_buy
 from planner.report.schedule_tables import schedule_table
-from planner.report.screen import answers, fleet_to_buy
 from planner.report.study_tables import front_table, sensitivity_table
 from planner.report.table import Table
 from planner.report.tables import (

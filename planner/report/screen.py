@@ -1,16 +1,25 @@
-"""The first screen of a plan: what to buy, what it costs, whether its promise is kept, and why nothing else."""
+"""The first screen of a plan: its decision, the fleet, its times, other fleets, what binds, and decisive notes."""
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from math import inf
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from planner.notes import code_of
 from planner.report import bottleneck_text, formats, words
+from planner.report.decision import (
+    answers,
+    comparable_fleets,
+    doubtful_lengths,
+    fleet_to_buy,
+    merit,
+    monthly,
+    promise,
+    recommendation_text,
+    shortened,
+)
 from planner.report.table import Table
 from planner.report.terminal import compact, labelled
-from planner.results import Baseline, Fleet, Latency, LinkPlan, Plan, PoolPlan, Serving
-from planner.units import DASH, HOURS_PER_MONTH, percent, usd
+from planner.results import Fleet, Latency, LinkPlan, Plan, PoolPlan
+from planner.units import DASH, percent, usd
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,16 +30,8 @@ LINES, NARROW_LINES = 30, 40
 """Most lines on so many columns, and on fewer."""
 ROWS, ALTERNATIVES, BINDING = 8, 3, 2
 """Most pools and links, other fleets, and constraints."""
-LONGEST, LONGER = 160, 280
-"""Characters of an answer that are printed on a screen, and of what is not to be bought."""
-MOST_PLACES = 8
-"""Accelerators by kind and site that are listed one by one."""
-MOST_BEYOND_PERCENT = 25
-"""Of prompts outside measured lengths, that goes without a word beside the decision."""
-SHARE = re.compile(r"(\d+(?:\.\d+)?) % of the prompts")
 NARROWER = ((), ("layout",), ("layout", "does"), ("layout", "does", ">USD/h each"))
 """Columns of the fleet that are left out, as few as keep its rows on a line each."""
-NAIVE = "naive-heterogeneous-pd"
 DECISIVE = (
     "value-beyond-usual",
     "cheaper-fleet",
@@ -114,227 +115,6 @@ def _fitting(
     while n and count(parts[:n]) > lines:
         n -= 1
     return parts[:n]
-
-
-def recommendation_text(plan: Plan) -> str:
-    """The kind of serving to choose, in a few words."""
-    kind = recommended_serving(plan)
-    if is_broken(plan):
-        return "no plan that was run keeps the promise"
-    if kind is None:
-        found = f"the best that was found is served {words.SERVING[plan.serving]}" if plan.serving else "undecided"
-        return f"{found}; another kind is not ruled out"
-    if fleet_to_buy(plan) is plan:
-        return f"served best {words.SERVING[kind]}, as planned"
-    return f"served best {words.SERVING[kind]}, and not by the pools that the scenario states"
-
-
-def is_broken(plan: Plan) -> bool:
-    """True if a run showed that the promise is not kept."""
-    return plan.slo_run is not None and plan.slo_run.decided is True and plan.slo_run.holds is False
-
-
-def recommended_serving(plan: Plan) -> Serving | None:
-    """The kind of serving that the verdict recommends; older plans say of one kind alone whether it is worth it."""
-    return plan.verdict.recommendation or ("separate-sites" if plan.verdict.worth_it else None)
-
-
-def fleet_to_buy(plan: Plan) -> Plan | Baseline:
-    """The fleet to buy: the plan, or the best fleet beside it of the kind of serving that is recommended."""
-    kind = recommended_serving(plan)
-    if kind is None or plan.serving == kind:
-        return plan
-    of_kind = [other for other in obtainable_fleets(plan) if other.serving == kind]
-    return min(of_kind, key=lambda other: merit(plan, other), default=plan)
-
-
-def comparable_fleets(plan: Plan) -> list[Baseline]:
-    """Fleets beside the plan that do what it is for, but for the plan itself, and its pools put to worse use."""
-    asked = (other for other in plan.baselines if other.name != NAIVE and does_the_same(plan, other))
-    return [other for other in asked if (other.serving, _bought(other)) != (plan.serving, _bought(plan))]
-
-
-def obtainable_fleets(plan: Plan) -> list[Baseline]:
-    """Those of them that can be had."""
-    return [other for other in comparable_fleets(plan) if not other.beyond_stock]
-
-
-def does_the_same(plan: Plan, other: Fleet) -> bool:
-    """True if a fleet serves the plan's demand, or costs no more where the rate or the TTFT counts."""
-    ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
-    if plan.objective == "min-cost":
-        return theirs is not None and other.most_req_per_s >= words.FULL * plan.throughput_req_per_s
-    if ours is None or theirs is None:
-        return other.n_accelerators <= plan.n_accelerators
-    return theirs * words.FULL <= ours
-
-
-def merit(plan: Plan, fleet: Fleet) -> float:
-    """Figure that fleets are ordered by, the better the smaller: a bill, a TTFT, or a rate with its sign changed."""
-    if plan.objective == "min-cost":
-        return fleet.cost.usd_per_hour or 0.0
-    if plan.objective == "min-ttft":
-        ttft_s = _promised_ttft_s(plan, fleet)
-        return inf if ttft_s is None else ttft_s
-    return -fleet.most_req_per_s
-
-
-def _percentile(plan: Plan) -> int:
-    """The percentile of TTFT that answers have, nearest to the one promised."""
-    asked = next((c.slo["ttft_percentile"] for c in plan.classes if c.slo and "ttft_percentile" in c.slo), 90.0)
-    return min(words.KNOWN_PERCENTILES, key=lambda p: abs(p - asked))
-
-
-def _promised_ttft_s(plan: Plan, fleet: Fleet) -> float | None:
-    """TTFT under load of a fleet at that percentile [s]; None: unknown, and never a time without waiting."""
-    found: float | None = getattr(fleet.latency, f"ttft_p{_percentile(plan)}_s")
-    return found
-
-
-def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: text) -> Iterator[tuple[str, str]]:
-    """Answers to what a person who decides asks first, each after the name of its question.
-
-    Args:
-        plan: the answer of `planner optimize`.
-        shorten: what is done to texts that may be long.
-    """
-    fleet, is_doubtful = fleet_to_buy(plan), plan.slo_run is not None and plan.slo_run.holds is False
-    if is_doubtful:
-        yield "promise", promise(plan, fleet)
-    yield "buy", shopping_list(fleet)
-    yield "cost", bill(fleet)
-    yield "serves", words.throughput(plan) if fleet is plan else _serves(plan, fleet)
-    if words.has_choice_of_place(plan) and fleet is plan:
-        yield "threshold", shorten(words.threshold(plan), LONGEST)
-    if not is_doubtful and (plan.certified is None or plan.slo_run is not None):
-        yield "promise", promise(plan, fleet)
-    if plan.certified is not None:
-        n, each = plan.certified.n_replications, plan.certified.n_requests
-        yield "certified", f"kept in {n} runs of {each:,} requests together, and with the system kept full"
-    yield "instead", shorten(instead(plan, fleet), LONGER)
-    if doubt := doubtful_lengths(plan):
-        yield "doubt", shorten(doubt, LONGEST)
-
-
-def _serves(plan: Plan, fleet: Fleet) -> str:
-    """The rate of a fleet that is not the plan, beside the demand where that is given."""
-    most = f"{formats.figure(fleet.most_req_per_s)} req/s at most"
-    return f"{formats.figure(plan.throughput_req_per_s)} req/s, of {most}" if plan.objective == "min-cost" else most
-
-
-def shortened(text: str, most: int) -> str:
-    """A text of so many characters at most, cut between words where it is longer.
-
-    >>> shortened("word word", 20), shortened("word " * 30, 20)
-    ('word word', 'word word word ... (--details)')
-    """
-    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} ... (--details)"
-
-
-def shopping_list(fleet: Fleet) -> str:
-    """Accelerators by site, and links.
-
-    Returns:
-        For example `32 h200-sxm at remote, 64 h20-141gb at local, wan 100 Gbps`.
-    """
-    counts = _bought(fleet)
-    bought = [f"{n:,} {hardware} at {site}" for (hardware, site), n in counts.items()]
-    rented = [link for link in fleet.links if link.capacity_gbps > 0]
-    links = [f"{link.name} {words.ports(link)}" for link in rented]
-    if len(bought) + len(links) <= MOST_PLACES:
-        return ", ".join(bought + links)
-    n_sites = len({site for _, site in counts})
-    total = f"{len(rented)} links of {sum(link.capacity_gbps for link in rented):,.0f} Gbps together"
-    return f"{words.accelerators(fleet)} at {n_sites} sites; {total}"
-
-
-def _bought(fleet: Fleet) -> dict[tuple[str, str], int]:
-    """Accelerators by kind and site, where there are any."""
-    counts: dict[tuple[str, str], int] = {}
-    for pool in (pool for pool in fleet.pools if pool.n_accelerators):
-        key = pool.hardware, pool.site
-        counts[key] = counts.get(key, 0) + pool.n_accelerators
-    return counts
-
-
-def bill(fleet: Fleet) -> str:
-    """The bill per hour, per month and per million tokens, and what is bought for it."""
-    cost = fleet.cost
-    if cost.usd_per_hour is None:
-        missing = ", ".join(cost.missing_prices)
-        return f"unknown{f': not stated: {missing}' if missing else ''}"
-    bought = "" if cost.purchase_usd is None else f"; accelerators bought for {cost.purchase_usd:,.0f} USD"
-    return (
-        f"{usd(cost.usd_per_hour)} USD/h, {monthly(cost.usd_per_hour)} USD a month; "
-        f"{formats.figure(cost.usd_per_million_input_tokens)} USD per million input tokens{bought}"
-    )
-
-
-def monthly(usd_per_hour: float | None) -> str:
-    """A bill of a month of 730 hours.
-
-    >>> monthly(182.5), monthly(None)
-    ('133,225', '–')
-    """
-    return DASH if usd_per_hour is None else f"{usd_per_hour * HOURS_PER_MONTH:,.0f}"
-
-
-def promise(plan: Plan, fleet: Fleet) -> str:
-    """Words on what is promised of latency, and what a run made of it."""
-    if plan.slo_run is None:
-        promised = any(c.slo for c in plan.classes)
-        return "as predicted, not run" if promised else "none on latency (slo.ttft_s and slo.tpot_ms state one)"
-    return words.slo_run(plan) if fleet is plan else f"{words.slo_run(plan)} (of the stated pools)"
-
-
-def instead(plan: Plan, fleet: Plan | Baseline) -> str:
-    """The best of what is not to be bought, with its figure, and what more stock would do."""
-    others = [other for other in obtainable_fleets(plan) if other is not fleet]
-    sentences = []
-    if fleet is not plan:
-        sentences.append(f"the stated pools {_does(plan, plan)}")
-    elif others:
-        best = min(others, key=lambda other: merit(plan, other))
-        sentences.append(f"{best.title} {_does(plan, best)}")
-    elif comparable_fleets(plan):
-        sentences.append("nothing else that can be had does it")
-    stocked = [other for other in comparable_fleets(plan) if other.beyond_stock]
-    if fleet is plan and stocked and plan.serving == "separate-sites":
-        best = min(stocked, key=lambda other: merit(plan, other))
-        if not others or merit(plan, best) < min(merit(plan, other) for other in others):
-            sentences.append(f"with more stock than stated {best.title} {_does(plan, best)}")
-    return "; ".join(sentences) or _why_none(plan)
-
-
-def _why_none(plan: Plan) -> str:
-    """Why no fleet stands beside the plan."""
-    missing = [note for note in plan.notes if code_of(note) == "no-baseline"]
-    if not missing:
-        return "nothing else that was tried does it" if plan.baselines else "nothing else was compared"
-    why = missing[0].partition(" to compare with: ")[2].rpartition(" (note:")[0]
-    tried = f"{len(missing)} other fleets were tried" if len(missing) > 1 else "another fleet was tried"
-    return (
-        f"{tried}, and none does it: {why}" if why.startswith("such a fleet") else f"nothing else was compared: {why}"
-    )
-
-
-def _does(plan: Plan, other: Fleet) -> str:
-    """Performance of a fleet beside the plan, by what plans are judged by here."""
-    cost = "" if other.cost.usd_per_hour is None else f" for {usd(other.cost.usd_per_hour)} USD/h"
-    if plan.objective == "min-cost":
-        is_strict = any(code_of(note) == "stricter-promise" for note in plan.notes)
-        return f"would cost {'at most ' if is_strict and other is not plan else ''}{usd(other.cost.usd_per_hour)} USD/h"
-    if plan.objective == "min-ttft":
-        return f"would have a P{_percentile(plan)} TTFT of {formats.seconds(_promised_ttft_s(plan, other))}{cost}"
-    return f"would serve {formats.figure(other.most_req_per_s)} req/s{cost}"
-
-
-def doubtful_lengths(plan: Plan) -> str:
-    """Prompts beyond measured lengths, where they are more than a quarter of a pool's."""
-    told = [note for note in plan.notes if code_of(note) == "lengths-extrapolated"]
-    shares = {note: SHARE.match(note) for note in told}  # of plans that another version wrote, too
-    grave = [note for note, share in shares.items() if share and float(share[1]) > MOST_BEYOND_PERCENT]
-    return "; ".join(note.rpartition(" (note:")[0] for note in grave)
 
 
 def fleet_table(plan: Plan, without: Collection[str] = ()) -> Table:

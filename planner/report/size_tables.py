@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from planner.report import formats
+from planner.report.decision import monthly
 from planner.report.formats import figure
-from planner.report.screen import monthly, with_notes
+from planner.report.screen import with_notes
 from planner.report.table import Table
 from planner.report.terminal import compact, frame, printed, remarks
 from planner.report.words import how_run, layout

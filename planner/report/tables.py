@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from planner.report import bottleneck_text, formats, words
 from planner.report.certified_tables import certified_tables
+from planner.report.decision import monthly
 from planner.report.schedule_tables import schedule_table
-from planner.report.screen import monthly
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
-from planner.results import Fleet, Latency, Plan
-from planner.units import number, percent, usd
+from planner.results import Fleet, Latency, Plan, PoolPlan
+from planner.units import DASH, number, percent, usd
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -89,17 +89,52 @@ def _pools(plan: Plan) -> "RenderableType | None":
 
 def setup_table(plan: Plan) -> Table:
     """Table of how the instances of every pool are run, and where their times come from."""
-    return Table.of("how an instance runs", words.SETUP_HEADINGS, words.setup_rows(plan))
+    headings = ("pool", "instance of", "layout", "stack", "weights", "KV cache", ">batch", "times")
+    return Table.of("how an instance runs", headings, map(_setup_row, plan.pools))
+
+
+def _setup_row(pool: PoolPlan) -> tuple[str, ...]:
+    """Settings of the instances of a pool; a dash where nobody said."""
+    known = (words.how_run(pool), pool.stack, pool.precision, pool.kv_precision)
+    n = pool.accelerators_per_instance
+    hardware = words.instance_hardware(pool) if n is None else f"{n} x {pool.hardware}"
+    return (pool.name, hardware, *(text or DASH for text in known), number(pool.batch_limit), pool.basis)
 
 
 def link_table(plan: Plan) -> Table:
     """Every link at the operating point."""
-    return Table.of("links", words.LINK_HEADINGS, words.link_rows(plan))
+    headings = ("link", "from", "to", "rented", ">mean Gbps", ">busy", ">USD/h")
+    rows = (
+        (
+            link.name,
+            link.from_site,
+            link.to_site,
+            words.ports(link),
+            formats.figure(link.mean_gbps),
+            percent(link.utilization),
+            usd(link.usd_per_hour),
+        )
+        for link in plan.links
+    )
+    return Table.of("links", headings, rows)
 
 
 def period_table(plan: Plan) -> Table:
     """Every period of the day."""
-    return Table.of("periods", words.PERIOD_HEADINGS, words.period_rows(plan))
+    headings = ("period", ">req/s", "thresholds", "busiest pool", "busiest link", ">TTFT P90", ">use, USD/h")
+    rows = (
+        (
+            period.name,
+            formats.figure(period.demand_req_per_s),
+            "; ".join(words.thresholds(name, sites) for name, sites in period.thresholds.items()),
+            words.busiest({pool.name: pool.utilization for pool in period.pools}),
+            words.busiest({link.name: link.utilization for link in period.links}),
+            formats.seconds(period.latency.ttft_p90_s),
+            usd(period.use_usd_per_hour),
+        )
+        for period in plan.periods
+    )
+    return Table.of("periods", headings, rows)
 
 
 def _latency(plan: Plan) -> "RenderableType | None":

@@ -1,6 +1,6 @@
 """Words on a plan, which tables and Markdown share."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from planner.report.formats import EXACT, SMALL, figure, listed, seconds, sentence, small_percent
 from planner.results import (
@@ -12,8 +12,6 @@ from planner.results import (
     LengthProfile,
     LinkPlan,
     LiveMachine,
-    PeriodLink,
-    PeriodPool,
     Plan,
     PoolPlan,
     SloRun,
@@ -97,18 +95,6 @@ def pool_kind(pool: PoolPlan) -> str:
 def instance_hardware(pool: PoolPlan) -> str:
     """Accelerators of one instance, such as `8 x h200-sxm`."""
     return f"{pool.n_accelerators // pool.n_instances} x {pool.hardware}" if pool.n_instances else pool.hardware
-
-
-SETUP_HEADINGS = ("pool", "instance of", "layout", "stack", "weights", "KV cache", ">batch", "times")
-
-
-def setup_rows(fleet: Fleet) -> Iterator[tuple[str, ...]]:
-    """Settings of the instances of every pool, under SETUP_HEADINGS; a dash where nobody said."""
-    for pool in fleet.pools:
-        known = (how_run(pool), pool.stack, pool.precision, pool.kv_precision)
-        n = pool.accelerators_per_instance
-        hardware = instance_hardware(pool) if n is None else f"{n} x {pool.hardware}"
-        yield (pool.name, hardware, *(text or DASH for text in known), number(pool.batch_limit), pool.basis)
 
 
 def how_run(pool: PoolPlan) -> str | None:
@@ -239,40 +225,6 @@ def link(item: LinkPlan) -> str:
     return f"{item.name} {ports(item)}, {figure(item.mean_gbps)} Gbps in use on average ({percent(item.utilization)})"
 
 
-LINK_HEADINGS = ("link", "from", "to", "rented", ">mean Gbps", ">busy", ">USD/h")
-
-
-def link_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Every link at the operating point, under LINK_HEADINGS."""
-    for link in plan.links:
-        yield (
-            link.name,
-            link.from_site,
-            link.to_site,
-            ports(link),
-            figure(link.mean_gbps),
-            percent(link.utilization),
-            usd(link.usd_per_hour),
-        )
-
-
-PERIOD_HEADINGS = ("period", ">req/s", "thresholds", "busiest pool", "busiest link", ">TTFT P90", ">use, USD/h")
-
-
-def period_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Every period, under PERIOD_HEADINGS."""
-    for period in plan.periods:
-        yield (
-            period.name,
-            figure(period.demand_req_per_s),
-            "; ".join(thresholds(name, sites) for name, sites in period.thresholds.items()),
-            _busiest(period.pools),
-            _busiest(period.links),
-            seconds(period.latency.ttft_p90_s),
-            usd(period.use_usd_per_hour),
-        )
-
-
 def thresholds(name: str, sites: dict[str, float | None]) -> str:
     """A class and the lengths beyond which its prompts may leave the sites that decode them.
 
@@ -289,12 +241,7 @@ def busiest(use: Mapping[str, float]) -> str:
     ('wan 75 %', '–')
     """
     name = max(use, key=lambda key: use[key], default="")
-    return f"{name} {percent(use[name], 0)}" if name else DASH
-
-
-def _busiest(items: Sequence[PeriodPool] | Sequence[PeriodLink]) -> str:
-    most = max(items, key=lambda item: item.utilization, default=None)
-    return DASH if most is None or most.utilization <= 0 else f"{most.name} {percent(most.utilization, 0)}"
+    return f"{name} {percent(use[name], 0)}" if use.get(name, 0.0) > 0 else DASH
 
 
 def ports(item: LinkPlan) -> str:
