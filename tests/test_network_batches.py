@@ -21,7 +21,7 @@ from planner.optimizer.network.judged_moves import excess
 from planner.optimizer.network.period_operation import busy_instances
 from planner.results import PoolPlan
 from planner.roofline import MeanRequest, colocated_engine, mixed_passes
-from planner.scenario import Scenario, asked_instance, load_scenario
+from planner.scenario import Scenario, instance_spec, load_scenario
 from planner.workload import ALL_LONG
 
 TOGETHER = """
@@ -108,7 +108,7 @@ class ByHand:
 
     def capacity(self, tokens: int, threshold: float) -> float:
         """Requests per second of a colocated instance: the best whole batch within memory and pass."""
-        engine = colocated_engine(asked_instance(self.scenario, self.scenario.pools["both"].on_passes(tokens)))
+        engine = colocated_engine(instance_spec(self.scenario, self.scenario.pools["both"].on_passes(tokens)))
         short = self.total - self.cached <= threshold
         share, n = float(self.weights[short].sum()), self.total[short]
         computed = float(n @ self.weights[short])

@@ -24,7 +24,7 @@ from planner.optimizer.network.batches import Batch, MixPart, batch_of
 from planner.queueing import colocated_capacity_req_per_s
 from planner.results import Baseline, Disaggregation, Fleet
 from planner.roofline import RequestKinds, colocated_engine
-from planner.scenario import Scenario, asked_instance, load_scenario
+from planner.scenario import Scenario, instance_spec, load_scenario
 from planner.work_clock import work_s
 from tests.builders import GPUS, HOME, SMALL, Draw, reference, small_with
 
@@ -143,7 +143,7 @@ def test_without_prompts_an_instance_is_a_decode_one(output: float) -> None:
 
 def test_both_limits_hold_of_the_roofline_too() -> None:
     scenario = small_with(ROOFLINE | {"model.stack": "vllm"})
-    engine = colocated_engine(asked_instance(scenario, scenario.pools["decode"].on_passes(1 << 16)))
+    engine = colocated_engine(instance_spec(scenario, scenario.pools["decode"].on_passes(1 << 16)))
     whole = engine.served
     load = roofline_load(engine, kinds(6_000.0, 1.0), kinds(6_000.0, 1.0), 1.0)
     alone = replace(load.loop, most_running=1)

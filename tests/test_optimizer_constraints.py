@@ -23,7 +23,7 @@ from planner.optimizer.pass_facets import PassFacet
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.strategies import searched
 from planner.roofline import colocated_engine
-from planner.scenario import asked_instance
+from planner.scenario import instance_spec
 from tests.builders import FAST, GPUS, HOME, in_classes, problem_of
 from tests.colocated_cases import chat
 from tests.conftest import GOLDENS
@@ -86,7 +86,7 @@ def tiny_problem(name: str = "") -> Problem:
 def with_batches(problem: Problem) -> Problem:
     """The same with prompts in the batches of the pool that decodes, in round seconds: the chat's alone leave some."""
     fast, near, decode = problem.pools
-    engine = colocated_engine(asked_instance(chat(), chat().pools["both"]))
+    engine = colocated_engine(instance_spec(chat(), chat().pools["both"]))
     facets = PassFacet(1e-4, 1e-7, 1e-3, 1e-6), PassFacet(2e-4, 0.0, 5e-4, 2e-6)
     joint = replace(decode, parts=("long", "short"), rates=near.rates, batching=Batching(engine, facets))
     return replace(problem, pools=(fast, replace(near, classes=(1,)), joint))

@@ -9,7 +9,7 @@ from planner.comparison.home import limits
 from planner.comparison.homogeneous_fleets import first_decoders
 from planner.comparison.margins import COLOCATED
 from planner.results import Fleet
-from planner.scenario import Pool, Routing, Scenario, asked_instance
+from planner.scenario import Pool, Routing, Scenario, instance_spec
 
 Stock = Mapping[str, Mapping[str, int]]
 """Accelerators that may be used, by site and kind; any number of a kind that is not named."""
@@ -71,7 +71,7 @@ def _colocated(scenario: Scenario, home: Pool) -> Pool:
     alike = [p for p in scenario.pools.values() if (p.site, p.hardware) == (home.site, home.hardware)]
     roles: tuple[Literal["prefill"], Literal["decode"]] = ("prefill", "decode")
     is_measured = all(scenario.measured_for(home, role) is not None for role in roles)
-    is_timed = not is_measured and asked_instance(scenario, home).may_be_timed
+    is_timed = not is_measured and instance_spec(scenario, home).may_be_timed
     listed = dict.fromkeys(
         layout
         for p in alike

@@ -15,7 +15,7 @@ from planner.executor.passes import BatchingPool, EngineRules
 from planner.executor.service import DecodeTimes, PrefillTimes, chosen_pool, wire_bytes
 from planner.results import PoolPlan
 from planner.roofline import ColocatedEngine, PassTimes, Reach, colocated_engine, linear_memory, pass_times
-from planner.scenario import PoolExecution, Scenario, asked_instance, at_pool, requests_of
+from planner.scenario import PoolExecution, Scenario, at_pool, instance_spec, requests_of
 from planner.units import GB
 
 FREE = Curve.affine(0.0, 0.0)
@@ -154,7 +154,7 @@ def colocated_pools(
 
 def _colocated(scenario: Scenario, pool: PoolPlan, way_in: int, way_out: int, data_dirs: Sequence[Path]) -> Colocated:
     stated = chosen_pool(scenario, pool.key, pool.layout).on_passes(pool.tokens_per_pass)
-    asked = asked_instance(scenario, stated)
+    asked = instance_spec(scenario, stated)
     if asked.speculation is not None:
         what = "drafts tokens, and passes of colocated instances make one of each sequence"
         raise InputError(scenario.problem(("pools", pool.key), what, "a model without speculation, or other pools"))

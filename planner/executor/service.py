@@ -13,23 +13,23 @@ from planner.curves import Curve, PrefillService
 from planner.errors import InputError
 from planner.executor.room import Room, prefill_room
 from planner.profiles import missing_shapes
+from planner.profiles.instance_spec import InstanceSpec
 from planner.roofline import (
     ServedModel,
     index_key_bytes_per_token,
+    instance_model,
     instance_rates,
     kv_bytes_curve,
     physical_kv_bytes,
     roofline_prefill,
-    served_instance,
 )
 from planner.scenario import (
-    AskedInstance,
     Pool,
     PoolExecution,
     Scenario,
-    asked_instance,
     at_pool,
     drafts_unknown,
+    instance_spec,
     unmeasured,
 )
 from planner.units import GB
@@ -106,7 +106,7 @@ class Source:
     scenario: Scenario
     key: str
     """Name of the scenario's pool."""
-    asked: AskedInstance
+    asked: InstanceSpec
     served: ServedModel | None
     """The roofline of it; None where somebody measured it."""
 
@@ -133,7 +133,7 @@ def source(scenario: Scenario, key: str, layout: str | None = None) -> Source:
         InputError: nobody measured the instance and the roofline cannot time it.
     """
     pool = chosen_pool(scenario, key, layout)
-    asked = asked_instance(scenario, pool)
+    asked = instance_spec(scenario, pool)
     if problem := drafts_unknown(scenario, key, pool, asked):
         raise InputError(problem)
     if asked.measured is not None:
@@ -141,7 +141,7 @@ def source(scenario: Scenario, key: str, layout: str | None = None) -> Source:
     if not asked.may_be_timed:
         raise InputError(unmeasured(scenario, key, pool, asked))
     try:
-        return Source(scenario, key, asked, served_instance(asked))
+        return Source(scenario, key, asked, instance_model(asked))
     except InputError as error:
         raise InputError(at_pool(scenario, key, error.problems)) from None
 
@@ -188,7 +188,7 @@ def _prefill_room(found: Source) -> Room | None:
     served, memory_gb = found.served, found.limits.memory_gb
     if served is None and not missing_shapes(found.asked.model.architecture):
         try:
-            served = served_instance(found.asked)
+            served = instance_model(found.asked)
             served.memory  # noqa: B018 - the accelerator's memory may be unknown
         except InputError:
             served = None

@@ -30,7 +30,7 @@ from planner.roofline import (
     kv_bytes_curve,
     roofline_prefill,
 )
-from planner.scenario import Pool, Scenario, asked_instance, at_pool
+from planner.scenario import Pool, Scenario, at_pool, instance_spec
 from planner.ties import largest
 
 ROUNDING = 1e-9
@@ -130,7 +130,7 @@ def as_run(scenario: Scenario, fleet: Fleet) -> Scenario:
 def _of_layout(scenario: Scenario, key: str, on: Pool, classes: Sequence[ClassSpec]) -> Iterator[_Engine]:
     """Sizes of passes on one layout, as the roofline times them."""
     try:
-        engine = colocated_engine(asked_instance(scenario, on.on_passes(None)))
+        engine = colocated_engine(instance_spec(scenario, on.on_passes(None)))
         served = engine.served
         check_memory(key, served)
         _check_room(key, engine.served.layout.n_accelerators, served.longest_request, classes)
@@ -165,7 +165,7 @@ def _composed(scenario: Scenario, key: str, on: Pool, classes: Sequence[ClassSpe
         setup=decoding.setup,
         longest_tokens=longest,
     )
-    limit = asked_instance(scenario, decode).longest_step_s
+    limit = instance_spec(scenario, decode).longest_step_s
     limit_s = None if limit is None else limit * decode.time_factor
     engines = [
         MeasuredEngine(prefilling.prefill, decoding.decode, on.accelerators_per_instance, tokens, limit_s)

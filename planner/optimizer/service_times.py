@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError, InputError
 from planner.profiles import HardwareProfile, MeasuredInstance, Speculation, missing_shapes
+from planner.profiles.instance_spec import InstanceSpec
 from planner.queueing import packing
 from planner.roofline import (
     DecodePoint,
@@ -17,15 +18,15 @@ from planner.roofline import (
     ServedModel,
     Setup,
     Stack,
+    instance_model,
     instance_rates,
     kv_bytes_curve,
     roofline_prefill,
-    served_instance,
     stack_of,
     tokens_per_step,
     tokens_per_step_variance,
 )
-from planner.scenario import AskedInstance, Pool, Scenario, asked_instance, at_pool, drafts_unknown, unmeasured
+from planner.scenario import Pool, Scenario, at_pool, drafts_unknown, instance_spec, unmeasured
 from planner.units import GB, MILLI, number
 from planner.workload import RequestMix
 
@@ -79,7 +80,7 @@ def service_times(
 
 def _unscaled(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded) -> InstanceRates:
     """Service times as somebody measured them, or as the roofline has them."""
-    asked = asked_instance(scenario, pool, hardware)
+    asked = instance_spec(scenario, pool, hardware)
     if asked.measured is None and not asked.may_be_timed:
         raise InputError(unmeasured(scenario, name, pool, asked))
     if asked.measured is None:
@@ -96,12 +97,12 @@ def _unscaled(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfi
     return replace(rates, longest_tokens=_measured_room(asked, asked.measured))
 
 
-def _measured_room(asked: AskedInstance, measured: MeasuredInstance) -> float:
+def _measured_room(asked: InstanceSpec, measured: MeasuredInstance) -> float:
     """Longest prompt that a measured instance holds: as counted, and what somebody ran on it fits anyhow [tokens]."""
     if missing_shapes(asked.model.architecture):
         return inf
     try:
-        counted = served_instance(asked).longest_request
+        counted = instance_model(asked).longest_request
     except InputError:  # a stack or a memory that nobody knows limits nothing
         return inf
     ran = measured.prefill if measured.basis == "measured" else None
@@ -129,10 +130,10 @@ def batch_limit_words(scenario: Scenario, pool: Pool, batch: int, decoded: Decod
         batch: its batch.
         decoded: the requests that it holds.
     """
-    asked = asked_instance(scenario, pool)
+    asked = instance_spec(scenario, pool)
     if asked.measured is not None or not asked.may_be_timed:
         return None
-    limit_s, served = asked.longest_step_s, served_instance(asked)
+    limit_s, served = asked.longest_step_s, instance_model(asked)
     if batch >= served.most_running:
         return "the sequences that its engine admits"
     if limit_s is None or batch >= int(served.largest_batch(decoded.context_tokens)):
@@ -140,9 +141,9 @@ def batch_limit_words(scenario: Scenario, pool: Pool, batch: int, decoded: Decod
     return f"the step of {number(limit_s / MILLI * pool.time_factor)} ms"
 
 
-def _roofline_times(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance, decoded: Decoded) -> InstanceRates:
+def _roofline_times(scenario: Scenario, name: str, pool: Pool, asked: InstanceSpec, decoded: Decoded) -> InstanceRates:
     try:
-        used, served = stack_of(asked), served_instance(asked)
+        used, served = stack_of(asked), instance_model(asked)
         check_memory(name, served)
         prefill = roofline_prefill(served, known_tokens(used)) if pool.role == "prefill" else None
         decode = _decode_point(name, asked.longest_step_s, served, decoded) if pool.role == "decode" else None
@@ -162,12 +163,12 @@ def _roofline_times(scenario: Scenario, name: str, pool: Pool, asked: AskedInsta
 
 def served_model(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> ServedModel:
     """The roofline of a pool's instances. Raises InputError."""
-    return served_instance(asked_instance(scenario, pool, hardware))
+    return instance_model(instance_spec(scenario, pool, hardware))
 
 
 def pool_stack(scenario: Scenario, pool: Pool) -> Stack:
     """The stack that a pool names, the scenario's own first, else the one of all pools of its model; or InputError."""
-    return stack_of(asked_instance(scenario, pool))
+    return stack_of(instance_spec(scenario, pool))
 
 
 FULLEST = 0.98

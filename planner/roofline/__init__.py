@@ -1,6 +1,6 @@
 """From shapes and measurements to seconds and bytes of one instance."""
 
-from planner.roofline.asked import served_instance, stack_of
+from planner.roofline.asked import instance_model, stack_of
 from planner.roofline.chip import Chip
 from planner.roofline.closed_loop import SERVING_BENCHMARK, LoopTimes, closed_loop_latency
 from planner.roofline.colocated import MeanRequest, MixedPasses, linear_memory, mixed_passes
@@ -44,8 +44,8 @@ from planner.roofline.stack import (
     RunAs,
     Stack,
     altered,
-    asked_stack,
     best_stack,
+    chosen_stack,
     expert_traffic,
     factors_of,
     product_formats,
@@ -90,7 +90,7 @@ __all__ = [
     "RunAs",
     "Stack",
     "altered",
-    "asked_stack",
+    "chosen_stack",
     "best_stack",
     "bytes_per_weight",
     "closed_loop_latency",
@@ -127,7 +127,7 @@ __all__ = [
     "expert_traffic",
     "settings_on",
     "product_formats",
-    "served_instance",
+    "instance_model",
     "stack",
     "stack_of",
     "stack_of_profile",

@@ -1,70 +1,15 @@
 """The served model of an instance that a question asks about: its software, layout and number formats settled."""
 
-from collections.abc import Mapping
-from typing import Protocol
-
 from planner.errors import InputError, Problem
-from planner.profiles import HardwareProfile, ModelProfile, Speculation
+from planner.profiles.instance_spec import InstanceSpec
 from planner.roofline.chip import Chip
 from planner.roofline.engine_memory import memory_settings
 from planner.roofline.layout import Layout
 from planner.roofline.served_model import ServedModel
-from planner.roofline.stack import AskedStack, OwnStack, Stack, asked_stack, expert_traffic
+from planner.roofline.stack import Stack, chosen_stack, expert_traffic
 
 
-class AskedInstance(Protocol):
-    """An instance as a question states it."""
-
-    @property
-    def model(self) -> ModelProfile:
-        """The model that it serves."""
-
-    @property
-    def hardware(self) -> HardwareProfile:
-        """Its accelerators."""
-
-    @property
-    def n_accelerators(self) -> int:
-        """Number of its accelerators."""
-
-    @property
-    def layout(self) -> str | None:
-        """Parallel layout; None: tensor parallelism over all."""
-
-    @property
-    def precision(self) -> str | None:
-        """Of weights and matrix products; None: the checkpoint's own."""
-
-    @property
-    def kv_precision(self) -> str:
-        """Of the attention cache."""
-
-    @property
-    def tokens_per_pass(self) -> int | None:
-        """Most tokens of a pass on an attention replica; None: as its stack has them."""
-
-    @property
-    def speculation(self) -> Speculation | None:
-        """Speculative decoding; None: nothing drafts tokens."""
-
-    @property
-    def longest_step_s(self) -> float | None:
-        """Limit on a decode step, or on the time per token of a colocated one, over its time factor [s]; None: none."""
-
-    @property
-    def time_factor(self) -> float:
-        """Factor on all its seconds."""
-
-    @property
-    def stack(self) -> AskedStack:
-        """Criteria that decide its software."""
-
-    @property
-    def stacks(self) -> Mapping[str, OwnStack]:
-        """The question's own stacks, by name."""
-
-
-def stack_of(asked: AskedInstance) -> Stack:
+def stack_of(asked: InstanceSpec) -> Stack:
     """The software stack of an instance.
 
     Args:
@@ -73,10 +18,10 @@ def stack_of(asked: AskedInstance) -> Stack:
     Raises:
         InputError: no such framework.
     """
-    return asked_stack(asked.stack, asked.stacks)
+    return chosen_stack(asked.stack, asked.stacks)
 
 
-def served_instance(asked: AskedInstance) -> ServedModel:
+def instance_model(asked: InstanceSpec) -> ServedModel:
     """The roofline of an instance.
 
     Args:
@@ -105,7 +50,7 @@ def served_instance(asked: AskedInstance) -> ServedModel:
     )
 
 
-def _layout(asked: AskedInstance) -> Layout:
+def _layout(asked: InstanceSpec) -> Layout:
     if asked.layout is None:
         return Layout(tp_size=asked.n_accelerators)
     layout = Layout.parse(asked.layout)

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from planner.roofline.asked import AskedInstance, served_instance, stack_of
+from planner.profiles.instance_spec import InstanceSpec
+from planner.roofline.asked import instance_model, stack_of
 from planner.roofline.engine_memory import MOST_RUNNING
 from planner.roofline.served_model import ServedModel
 from planner.roofline.stack import Stack
@@ -30,7 +31,7 @@ class ColocatedEngine:
     """Longest mean time per token after the first, in seconds with the factor; None where nobody limits it [s]."""
 
 
-def colocated_engine(asked: AskedInstance) -> ColocatedEngine:
+def colocated_engine(asked: InstanceSpec) -> ColocatedEngine:
     """The instance of a colocated pool.
 
     Args:
@@ -45,7 +46,7 @@ def colocated_engine(asked: AskedInstance) -> ColocatedEngine:
     used = stack_of(asked)
     settings, limit = used.settings, asked.longest_step_s
     return ColocatedEngine(
-        served=served_instance(asked),
+        served=instance_model(asked),
         stack=used,
         most_running=settings.most_running or MOST_RUNNING,
         is_prefill_first=settings.prefill_first is True,

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, ModelProfile, StackProfile, profile_names, stack_profile
+from planner.profiles.instance_spec import OwnStack, StackCriteria
 from planner.profiles.stack import Calibration, HarnessSettings, StackSettings, WideSettings
 from planner.roofline.expert_traffic import ExpertTraffic
 from planner.roofline.factors import DATASHEET, PRIOR, Factors
@@ -266,47 +266,7 @@ def best_stack(model: str, *hardware: str) -> Stack:
     return stack_of_profile(min(profiles, key=lambda profile: _distance(profile, model, hardware)))
 
 
-class OwnStack(Protocol):
-    """A stack that somebody describes by what differs from another one."""
-
-    @property
-    def like(self) -> str:
-        """The other one."""
-
-    @property
-    def factors(self) -> Mapping[str, float]:
-        """Factors that differ."""
-
-    @property
-    def points(self) -> tuple[str, ...]:
-        """Files of measured points that factors are yet to be fitted to."""
-
-    @property
-    def settings(self) -> Mapping[str, float | int | None]:
-        """Settings that differ; None: as the other one."""
-
-
-class AskedStack(Protocol):
-    """Criteria that decide the stack of a pool."""
-
-    @property
-    def model(self) -> str:
-        """Name of the model's profile."""
-
-    @property
-    def hardware(self) -> tuple[str, ...]:
-        """Kinds of accelerators that are to run the same software."""
-
-    @property
-    def ran_under(self) -> tuple[str, ...]:
-        """Stacks that some of them were measured under."""
-
-    @property
-    def stated(self) -> str | None:
-        """The stack that is asked for by name."""
-
-
-def asked_stack(asked: AskedStack, own: Mapping[str, OwnStack]) -> Stack:
+def chosen_stack(asked: StackCriteria, own: Mapping[str, OwnStack]) -> Stack:
     """The stack that is stated; else the one that others were measured under; else the one calibrated best for all.
 
     Args:

@@ -22,7 +22,7 @@ from planner.scenario.execution import (
     Sessions,
     ShortTermScheduler,
 )
-from planner.scenario.instances import AskedInstance, asked_instance, at_pool, drafts_unknown, unmeasured
+from planner.scenario.instances import at_pool, drafts_unknown, instance_spec, unmeasured
 from planner.scenario.loading import load_scenario, read_scenario
 from planner.scenario.located import is_path, located, seen_from
 from planner.scenario.moved import Move
@@ -51,7 +51,6 @@ from planner.scenario.requests import requests_of
 
 __all__ = [
     "VERDICT",
-    "AskedInstance",
     "AssumedStack",
     "Assumption",
     "BreakEven",
@@ -89,7 +88,7 @@ __all__ = [
     "Spare",
     "WorkloadClass",
     "alike_classes",
-    "asked_instance",
+    "instance_spec",
     "at_pool",
     "bundled_scenarios",
     "drafts_unknown",

@@ -3,50 +3,17 @@
 The optimizer and the executor both begin here. What either makes of it is its own.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from planner.errors import Problem
-from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, Speculation, missing_shapes
-from planner.scenario.assumptions import AssumedStack
+from planner.profiles import HardwareProfile, missing_shapes
+from planner.profiles.instance_spec import InstanceSpec
 from planner.scenario.parts import Pool
 from planner.scenario.question import Scenario
-from planner.scenario.software import AskedStack
 from planner.units import MILLI
 
 
-@dataclass(frozen=True, eq=False)
-class AskedInstance:
-    """An instance of a pool."""
-
-    model: ModelProfile
-    hardware: HardwareProfile
-    n_accelerators: int
-    layout: str | None
-    """As the pool states it; None: tensor parallelism over all accelerators."""
-    precision: str | None
-    """Of weights and matrix products; None: the checkpoint's own."""
-    kv_precision: str
-    """Of the attention cache."""
-    speculation: Speculation | None
-    """What drafts tokens; None: nothing does."""
-    stack: AskedStack
-    """What decides its software."""
-    stacks: Mapping[str, AssumedStack]
-    """The scenario's own stacks, by name."""
-    measured: MeasuredInstance | None
-    """What somebody measured of it in the pool's role; None where nobody did, or the roofline is asked for."""
-    may_be_timed: bool
-    """Whether the roofline times it where nobody measured it."""
-    longest_step_s: float | None
-    """Limit on its decode step, before the pool's `time_factor`: the shortest of the pool's own and its classes'
-    promises; None where nobody limits it [s]."""
-    time_factor: float
-    tokens_per_pass: int | None = None
-    """Most tokens of a pass on an attention replica; None: as its stack has them."""
-
-
-def asked_instance(scenario: Scenario, pool: Pool, hardware: HardwareProfile | None = None) -> AskedInstance:
+def instance_spec(scenario: Scenario, pool: Pool, hardware: HardwareProfile | None = None) -> InstanceSpec:
     """An instance of a pool.
 
     Args:
@@ -59,7 +26,7 @@ def asked_instance(scenario: Scenario, pool: Pool, hardware: HardwareProfile | N
     """
     choice, model = scenario.choice_of(pool), scenario.profile_of(pool.model)
     has_shapes = not missing_shapes(model.architecture)
-    return AskedInstance(
+    return InstanceSpec(
         model=model,
         hardware=scenario.hardware_of(pool) if hardware is None else hardware,
         n_accelerators=pool.accelerators_per_instance,
@@ -83,7 +50,7 @@ def _longest_step_s(scenario: Scenario, pool: Pool) -> float | None:
     return min((limit / pool.time_factor * MILLI for limit in limits_ms if limit is not None), default=None)
 
 
-def drafts_unknown(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance) -> Problem | None:
+def drafts_unknown(scenario: Scenario, name: str, pool: Pool, asked: InstanceSpec) -> Problem | None:
     """Problem of a pool whose decode steps somebody measured, where tokens are to be drafted; None: no problem."""
     if asked.speculation is None or asked.measured is None or pool.role != "decode":
         return None
@@ -94,7 +61,7 @@ def drafts_unknown(scenario: Scenario, name: str, pool: Pool, asked: AskedInstan
     return scenario.problem((*key, "draft_tokens"), what, f"{ways}, or no draft_tokens")
 
 
-def unmeasured(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance) -> Problem:
+def unmeasured(scenario: Scenario, name: str, pool: Pool, asked: InstanceSpec) -> Problem:
     """Problem of a pool that nobody measured and the roofline is not to time, or cannot."""
     known = ", ".join(
         f"{m.n_accelerators} x {m.hardware} in {m.precision}"

@@ -17,6 +17,7 @@ from planner.profiles import (
     hardware_profile,
     model_profile,
 )
+from planner.profiles.instance_spec import StackCriteria
 from planner.ranges import Name, Title
 from planner.scenario.assumptions import AssumedStack, Assumption, BreakEven, completed
 from planner.scenario.blame import is_within
@@ -49,7 +50,7 @@ from planner.scenario.parts import (
 )
 from planner.scenario.references import reference_faults
 from planner.scenario.shown import Shown, shown_faults
-from planner.scenario.software import AskedStack, asked_stack, choice_for
+from planner.scenario.software import choice_for, stack_criteria
 from planner.schema import StrictModel, TomlFile, raise_faults
 from planner.toml_lines import KeyPath
 from planner.workload import Workload
@@ -293,11 +294,11 @@ class Scenario(StrictModel):
         """The pools that the default software of every model is chosen for, also where others are planned."""
         return self._asked_pools or self.pools
 
-    def stack_of(self, pool: Pool) -> AskedStack:
+    def stack_of(self, pool: Pool) -> StackCriteria:
         """Grounds for the choice of a pool's software stack: what it states, else what all pools of its model share."""
-        if pool.model not in self._asked_stacks:
-            self._asked_stacks[pool.model] = asked_stack(self, pool.model)
-        found = self._asked_stacks[pool.model]
+        if pool.model not in self._stack_criteria:
+            self._stack_criteria[pool.model] = stack_criteria(self, pool.model)
+        found = self._stack_criteria[pool.model]
         return found if pool.stack is None else replace(found, stated=located(pool.stack, self.directory))
 
     @property
@@ -309,7 +310,7 @@ class Scenario(StrictModel):
         }
 
     @cached_property
-    def _asked_stacks(self) -> dict[str | None, AskedStack]:
+    def _stack_criteria(self) -> dict[str | None, StackCriteria]:
         """Grounds for the models' stacks that were found before."""
         return {}
 

@@ -1,8 +1,8 @@
 """Software that the pools of a scenario run on: one stack per model, unless a pool states its own."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from planner.profiles.instance_spec import StackCriteria
 from planner.scenario.located import located
 
 if TYPE_CHECKING:
@@ -10,26 +10,12 @@ if TYPE_CHECKING:
     from planner.scenario.question import Scenario
 
 
-@dataclass(frozen=True)
-class AskedStack:
-    """Grounds for the choice of a stack for the pools of a model."""
-
-    model: str
-    """Name of the model's profile."""
-    hardware: tuple[str, ...]
-    """Kinds of accelerators of all pools of the model."""
-    ran_under: tuple[str, ...]
-    """Stacks that the pools of the model were measured under, where somebody says so."""
-    stated: str | None
-    """The stack that the pool states, else its model; None: the default of the model."""
-
-
-def asked_stack(scenario: "Scenario", model: str | None) -> AskedStack:
-    """Grounds for the choice of a stack for the pools of a model that state none."""
+def stack_criteria(scenario: "Scenario", model: str | None) -> StackCriteria:
+    """Criteria that choose the stack for the pools of a model that state none."""
     pools = [pool for pool in scenario.asked_pools.values() if pool.model == model]
     measured = (scenario.measured_for(pool) for pool in pools)
     stated = scenario.model_choice(model).stack
-    return AskedStack(
+    return StackCriteria(
         model=scenario.profile_of(model).name,
         hardware=tuple(sorted({scenario.hardware_of(pool).name for pool in pools})),
         ran_under=tuple(sorted({found.stack for found in measured if found is not None and found.stack is not None})),

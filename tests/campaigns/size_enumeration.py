@@ -31,7 +31,7 @@ from planner.queueing.ttft import Path, Ttft
 from planner.results import Plan
 from planner.roofline import colocated_engine
 from planner.roofline.layouts import layouts
-from planner.scenario import Price, Scenario, asked_instance, requests_of
+from planner.scenario import Price, Scenario, instance_spec, requests_of
 from planner.studies.size import KINDS, SizeQuestion, sized
 from planner.workload import RequestMix, Workload
 from tests.campaigns.kept_promises import SEEDS_APART, SERVED_HARDWARE, SERVED_MODELS, served_lengths
@@ -110,7 +110,7 @@ def _together(question: SizeQuestion, scenario: Scenario, mix: RequestMix) -> It
 def batches(scenario: Scenario, key: str, layout: str, mix: RequestMix) -> Iterator[tuple[int, Batch]]:
     """Batches of a colocated instance of one layout, by tokens per pass; none where it cannot be."""
     try:
-        engine = colocated_engine(asked_instance(scenario, scenario.pools[key].on_layout(layout)))
+        engine = colocated_engine(instance_spec(scenario, scenario.pools[key].on_layout(layout)))
         check_memory(key, engine.served)
     except PlannerError:
         return
