@@ -10,6 +10,7 @@ from planner.report.figures import Chart
 from planner.report.folder import REPORT, check_folder, with_inputs, write_folder
 from planner.report.markdown_tables import table
 from planner.report.record_text import escaped_record, plain_record
+from planner.report.words import layout
 from planner.results import Plan, SizeMap, SizeMapCell
 from planner.units import DASH, MILLI, number, usd
 
@@ -98,9 +99,4 @@ def _fleet(fleet: Plan | None) -> str:
     if fleet is None:
         return DASH
     used = (pool for pool in fleet.pools if pool.n_instances)
-    return " + ".join(f"{pool.n_instances} x {_layout(pool.layout or DASH)}" for pool in used)
-
-
-def _layout(text: str) -> str:
-    """A layout without sizes of 1."""
-    return ",".join(part for part in text.split(",") if not part.endswith("=1")) or "tp=1"
+    return " + ".join(f"{pool.n_instances} x {layout(pool.layout or DASH)}" for pool in used)
