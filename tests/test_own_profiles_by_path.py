@@ -182,7 +182,7 @@ def test_a_stack_is_found_from_the_folder_of_its_scenario(here: Path) -> None:
 def test_rents_that_are_known_are_not_those_of_a_file_of_the_same_name(here: Path) -> None:
     copied(here / "h200-sxm.toml", "hardware", "h200-sxm")
     said = run("size", "llama-3.1-8b", "./h200-sxm.toml", *SIZE)
-    assert "no price of h200-sxm is stated" in " ".join(said.output.lower().split())
+    assert "no price of h200-sxm is known" in " ".join(said.output.lower().split())
 
 
 def test_predictions_and_comparisons_say_that_a_file_takes_the_name_of_a_profile(here: Path) -> None:
