@@ -19,7 +19,7 @@ from planner.notes import MEANINGS
 from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.stack import StackProfile
-from planner.report.scenario_keys import UNITS, scenario_keys_page
+from planner.report.scenario_keys import UNITS, anchor, scenario_keys_page
 from planner.results import (
     Explanation,
     Fidelity,
@@ -316,15 +316,6 @@ PARTS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 """Titles and first headings, as anchors, of the pages that the rest of a long page is cut into."""
 HEADING = re.compile(r"^(#{2,}) (.*)$", re.MULTILINE)
-
-
-def anchor(heading: str) -> str:
-    """Where a link to a heading leads.
-
-    >>> anchor('`[workload.lengths]` of kind "lognormal"')
-    'workloadlengths-of-kind-lognormal'
-    """
-    return re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-")
 
 
 def parts_of(name: str, text: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from planner.errors import CheckFailedError, InfeasibleError, InputError, Undeci
 from planner.profiles import profile_names
 from planner.report import diff_markdown
 from planner.report.diff_comment import MOST_CHARACTERS
+from planner.report.diff_words import headline
 from planner.results import PlanDiff, PlanInputs, plan_from
 from planner.results.plan import Plan
 from planner.results.plan_diff import ValueChange
@@ -234,6 +235,12 @@ def test_another_bill_of_another_fleet_is_told_beyond_the_gaps_or_a_hundredth(
     if abs(distance - noise) > 1e-9:
         told = {figure.name for figure in found.changed_figures}
         assert ("usd_per_hour" in told) == (distance > noise)
+
+
+def test_a_bill_that_is_not_known_any_more_is_the_headline() -> None:
+    without = plan().model_copy(update={"cost": plan().cost.model_copy(update={"usd_per_hour": None})})
+    assert headline(compared(plan(), without)).startswith("The bill is not known any more: 182.50")
+    assert headline(compared(without, plan())).startswith("The bill is not known before: ")
 
 
 def test_instances_ports_and_layouts_that_differ_are_told_whatever_the_gaps() -> None:

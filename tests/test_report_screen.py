@@ -20,7 +20,7 @@ from planner.errors import UsageError
 from planner.notes import note
 from planner.profiles import hardware_profile
 from planner.report import SECTIONS, plan_screen
-from planner.report.decision import doubtful_lengths, fleet_to_buy, merit
+from planner.report.decision import doubtful_lengths, fleet_to_buy, instead, rank
 from planner.report.screen import fleet_table, growth_table, latency_table
 from planner.results import Plan, SloRun
 from planner.scenario import bundled_scenarios, load_scenario, read_scenario
@@ -150,6 +150,29 @@ def test_why_no_other_fleet_does_it_is_said() -> None:
     assert float(slow[1]) / 100 == pytest.approx((high - at) / (high - low), abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("notes", "said"),
+    [
+        ([], "nothing else was compared"),
+        ([("baseline-infeasible", "serves nothing")], "another fleet does not do it: serves nothing"),
+        (
+            [("baseline-infeasible", "serves nothing")] * 2,
+            "2 other fleets were tried, and none does it: serves nothing",
+        ),
+        (
+            [("baseline-infeasible", "it is slow"), ("no-baseline", "nothing was found in the time")],
+            "nothing else was compared: nothing was found in the time",
+        ),
+    ],
+)
+def test_that_no_fleet_does_it_is_said_only_where_that_is_known_of_all(
+    notes: Sequence[tuple[str, str]], said: str
+) -> None:
+    told = tuple(note(code, f"no fleet-{i} to compare with: {why}") for i, (code, why) in enumerate(notes))
+    plan = plan_of("prfaas-paper").model_copy(update={"baselines": (), "notes": told})
+    assert instead(plan, plan) == said
+
+
 def test_a_time_is_promised_executed_predicted_or_without_waiting_and_says_which() -> None:
     plan = plan_of("prfaas-paper")
     assert latency_table(plan).headings == ("latency", ">predicted under load", ">without waiting")
@@ -240,8 +263,8 @@ def test_fleets_are_ordered_by_the_promised_percentile_and_unknown_times_come_la
     times = {"ttft_p50_s": 1.0, "ttft_p90_s": 2.0, "ttft_p99_s": 5.0, "ttft_unloaded_p90_s": 0.1}
     known = plan.model_copy(update={"latency": plan.latency.model_copy(update=times)})
     unknown = plan.model_copy(update={"latency": plan.latency.model_copy(update={**times, "ttft_p99_s": None})})
-    assert merit(asked, known) == 5.0
-    assert merit(asked, unknown) == inf
+    assert rank(asked, known) == 5.0
+    assert rank(asked, unknown) == inf
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,8 @@ def compared(scenario: Scenario, classes: Classes, asked: Sequence[Variant], pla
 def missing(name: str, error: Exception) -> Note:
     """Why there is no baseline of a name."""
     why = error.problems[0].message if isinstance(error, InputError) else error
-    return note("no-baseline", f"no {name} to compare with: {why}")
+    code = "baseline-infeasible" if isinstance(error, InfeasibleError) else "no-baseline"
+    return note(code, f"no {name} to compare with: {why}")
 
 
 def _planned_beside(

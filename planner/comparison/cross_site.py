@@ -12,7 +12,7 @@ from planner.comparison.margins import (
     margins,
     signed,
     strongest,
-    ttft_s,
+    value_of,
 )
 from planner.comparison.recommendation import rivals
 from planner.results import Baseline
@@ -132,8 +132,12 @@ def _stock(comparison: Comparison, others: Sequence[Baseline]) -> str:
     elif scenario.objective == "min-cost":
         does = f"serve the demand for {number(best.cost.usd_per_hour, 4)} USD/h"
     elif scenario.objective == "min-ttft":
-        does = f"bring the first token within {number(ttft_s(scenario, best.latency))} s"
+        does = f"bring the first token within {number(value_of(scenario, best))} s"
     else:
         does = f"serve {number(best.most_req_per_s)} req/s"
-    near = ", within 1 % of the plan," if is_stock and not cheaper and margins(comparison, best)[0] > 0 else ""
+    near = (
+        f", within {percent(WORTHWHILE, 0)} of the plan,"
+        if is_stock and not cheaper and margins(comparison, best)[0] > 0
+        else ""
+    )
     return f" {start}: {', '.join(best.beyond_stock)}, would {does}{near} without another site."

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.results import Baseline, Fleet, Latency, Serving
+from planner.results import Baseline, Fleet, Serving
+from planner.results.fleet_merit import merit, nearest_percentile
 from planner.scenario import Scenario, Slo
 from planner.ties import largest
 from planner.units import MILLI, number, percent
 
 WORTHWHILE = 0.01
 """A gain below one per cent is less than the service times are known to."""
-ROUNDING = 1e-6
 DECIMALS = 6
 SLOWER = 1.05
 """Times the plan's time per token, from which on a slower one is pointed out."""
@@ -48,26 +48,9 @@ class Comparison:
     """Fleets at home that can be had and serve a stated demand for less than the plan, the cheapest first."""
 
 
-def is_fair(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
-    """True if a fleet does what the plan is for: serves its demand, or costs no more where the rate or TTFT counts.
-
-    Without all prices it has no more accelerators.
-    """
-    if scenario.objective == "min-cost":
-        return (
-            other.most_req_per_s >= (1 - ROUNDING) * plan.throughput_req_per_s and other.cost.usd_per_hour is not None
-        )
-    ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
-    if ours is None or theirs is None:
-        return other.n_accelerators <= plan.n_accelerators
-    return theirs <= (1 + ROUNDING) * ours
-
-
 def value_of(scenario: Scenario, fleet: Fleet) -> float | None:
-    """Figure to judge a fleet by: its rate, bill, or TTFT at the percentile asked for; None where that is unknown."""
-    if scenario.objective == "min-cost":
-        return fleet.cost.usd_per_hour
-    return ttft_s(scenario, fleet.latency) if scenario.objective == "min-ttft" else fleet.most_req_per_s
+    """Figure to judge a fleet by, at the percentile that the scenario asks for; None where it is unknown."""
+    return merit(scenario.objective, fleet, asked_percentile(scenario))
 
 
 def judged_by(comparison: Comparison, other: Baseline) -> tuple[float, float] | None:
@@ -95,7 +78,7 @@ def figures(comparison: Comparison, other: Baseline) -> str:
         bills = f"{number(plan.cost.usd_per_hour, 4)} USD/h against {number(other.cost.usd_per_hour, 4)}"
         return f"serves the demand for {bills} for {other.title}{slower}"
     if scenario.objective == "min-ttft":
-        name, values = f"P{_percentile(scenario)}", judged_by(comparison, other)
+        name, values = f"P{nearest_percentile(asked_percentile(scenario))}", judged_by(comparison, other)
         ours, theirs = values or (None, None)
         demand = f"serves {number(plan.throughput_req_per_s)} req/s"
         return f"{demand} with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}{slower}"
@@ -117,14 +100,9 @@ def _slower(comparison: Comparison, other: Baseline) -> str:
     return f", whose output tokens take {together} ms each against {apart} ms, as no slo.tpot_ms limits them"
 
 
-def _percentile(scenario: Scenario) -> int:
-    """The percentile of the answers that is nearest to the one asked for."""
-    return min((50, 90, 99), key=lambda n: abs(n - (scenario.slo or Slo()).ttft_percentile))
-
-
-def ttft_s(scenario: Scenario, latency: Latency) -> float | None:
-    found: float | None = getattr(latency, f"ttft_p{_percentile(scenario)}_s")
-    return found
+def asked_percentile(scenario: Scenario) -> float:
+    """Percentile of TTFT that a scenario asks for."""
+    return (scenario.slo or Slo()).ttft_percentile
 
 
 def _left_out(plan: Fleet, other: Baseline) -> str:

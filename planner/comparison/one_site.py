@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from planner.comparison.alternative_hardware import BEST_OF_EACH, each_once, has_one_site
 from planner.comparison.home import Requests
-from planner.comparison.margins import ROUNDING, SEPARATE, TOGETHER, WORTHWHILE
+from planner.comparison.margins import SEPARATE, TOGETHER, WORTHWHILE
 from planner.notes import Note, note
 from planner.optimizer.service_times import Decoded, batch_limit_words
 from planner.results import Baseline, Fleet, PoolPlan
+from planner.results.fleet_merit import ROUNDING
 from planner.scenario import Scenario
 from planner.ties import largest
 from planner.units import SECONDS_PER_HOUR, number, percent, usd

@@ -7,6 +7,7 @@ from functools import cached_property
 from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
 from planner.optimizer.layout_choice import LAYOUTS_PART, planning_problem
 from planner.optimizer.problem import ClassSpec, Problem
+from planner.optimizer.resolution import resolved
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution, unit_of
 from planner.optimizer.strategies import searched, too_slow_alone
 from planner.queueing import Ttft
@@ -154,7 +155,7 @@ def too_slow(scenario: Scenario, classes: Classes) -> str:
         scenario: a question without a plan.
         classes: its requests.
     """
-    slow = max(too_slow_alone(planning_problem(scenario, classes=classes)), default=None)
+    slow = max(too_slow_alone(resolved(scenario, (), classes)), default=None)  # on any of its layouts
     if slow is None:
         return ""
     return f"; {percent(slow[0])} of the prompts take over {number(slow[1])} s to prefill, without any wait"

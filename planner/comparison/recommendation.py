@@ -14,11 +14,11 @@ from planner.comparison.margins import (
     WORTHWHILE,
     Comparison,
     is_cheaper_for_the_demand,
-    is_fair,
     judged_by,
     value_of,
 )
 from planner.results import Baseline, Serving
+from planner.results.fleet_merit import does_the_same
 from planner.scenario import Scenario, is_burstier, uneven_arrivals
 from planner.ties import largest_first
 
@@ -44,7 +44,7 @@ def rivals(comparison: Comparison) -> list[Baseline]:
     """
     scenario, plan = comparison.scenario, comparison.plan
     asked = (other for other in comparison.others if other.name in ALTERNATIVES)
-    return [o for o in asked if is_fair(scenario, plan, o) and judged_by(comparison, o) is not None]
+    return [o for o in asked if does_the_same(scenario.objective, plan, o) and judged_by(comparison, o) is not None]
 
 
 def recommended(comparison: Comparison) -> Comparison:

@@ -164,6 +164,12 @@ OF_PLANS: dict[str, Meaning] = {
         "This fleet to compare with could not be planned, for the reason given. The verdict does not use it.",
         "Nothing, or change what the reason names.",
     ),
+    "baseline-infeasible": Meaning(
+        PLAN,
+        "This fleet to compare with does not do what the plan does, at any size that can be had: the reason says why. "
+        "The verdict counts that.",
+        "Nothing, or promise less, to see what it would cost then.",
+    ),
     "colocated-composed": Meaning(
         PLAN,
         "Nobody measured passes that mix prompts and decoding. Those of the colocated fleets are the sum of measured "

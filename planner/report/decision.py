@@ -7,6 +7,7 @@ from math import inf
 from planner.notes import code_of
 from planner.report import formats, words
 from planner.results import Baseline, Fleet, Plan, Serving
+from planner.results.fleet_merit import does_the_same, merit, nearest_percentile, ttft_s
 from planner.units import DASH, HOURS_PER_MONTH, usd
 
 LONGEST, LONGER = 160, 280
@@ -48,12 +49,12 @@ def fleet_to_buy(plan: Plan) -> Plan | Baseline:
     if kind is None or plan.serving == kind:
         return plan
     of_kind = [other for other in obtainable_fleets(plan) if other.serving == kind]
-    return min(of_kind, key=lambda other: merit(plan, other), default=plan)
+    return min(of_kind, key=lambda other: rank(plan, other), default=plan)
 
 
 def comparable_fleets(plan: Plan) -> list[Baseline]:
     """Fleets beside the plan that do what it is for, but for the plan itself, and its pools put to worse use."""
-    asked = (other for other in plan.baselines if other.name != NAIVE and does_the_same(plan, other))
+    asked = (other for other in plan.baselines if other.name != NAIVE and does_the_same(plan.objective, plan, other))
     return [other for other in asked if (other.serving, _bought(other)) != (plan.serving, _bought(plan))]
 
 
@@ -62,36 +63,17 @@ def obtainable_fleets(plan: Plan) -> list[Baseline]:
     return [other for other in comparable_fleets(plan) if not other.beyond_stock]
 
 
-def does_the_same(plan: Plan, other: Fleet) -> bool:
-    """True if a fleet serves the plan's demand, or costs no more where the rate or the TTFT counts."""
-    ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
-    if plan.objective == "min-cost":
-        return theirs is not None and other.most_req_per_s >= words.FULL * plan.throughput_req_per_s
-    if ours is None or theirs is None:
-        return other.n_accelerators <= plan.n_accelerators
-    return theirs * words.FULL <= ours
+def rank(plan: Plan, fleet: Fleet) -> float:
+    """Key that fleets are sorted by, the best first and those of an unknown figure last."""
+    value = merit(plan.objective, fleet, _percentile(plan))
+    if value is None:
+        return inf
+    return -value if plan.objective == "max-throughput" else value
 
 
-def merit(plan: Plan, fleet: Fleet) -> float:
-    """Figure that fleets are ordered by, the better the smaller: a bill, a TTFT, or a rate with its sign changed."""
-    if plan.objective == "min-cost":
-        return fleet.cost.usd_per_hour or 0.0
-    if plan.objective == "min-ttft":
-        ttft_s = _promised_ttft_s(plan, fleet)
-        return inf if ttft_s is None else ttft_s
-    return -fleet.most_req_per_s
-
-
-def _percentile(plan: Plan) -> int:
-    """The percentile of TTFT that answers have, nearest to the one promised."""
-    asked = next((c.slo["ttft_percentile"] for c in plan.classes if c.slo and "ttft_percentile" in c.slo), 90.0)
-    return min(words.KNOWN_PERCENTILES, key=lambda p: abs(p - asked))
-
-
-def _promised_ttft_s(plan: Plan, fleet: Fleet) -> float | None:
-    """TTFT under load of a fleet at that percentile [s]; None: unknown, and never a time without waiting."""
-    found: float | None = getattr(fleet.latency, f"ttft_p{_percentile(plan)}_s")
-    return found
+def _percentile(plan: Plan) -> float:
+    """The percentile of TTFT that a class is promised first."""
+    return next((c.slo["ttft_percentile"] for c in plan.classes if c.slo and "ttft_percentile" in c.slo), 90.0)
 
 
 def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: text) -> Iterator[tuple[str, str]]:
@@ -197,28 +179,34 @@ def instead(plan: Plan, fleet: Plan | Baseline) -> str:
     if fleet is not plan:
         sentences.append(f"the stated pools {_does(plan, plan)}")
     elif others:
-        best = min(others, key=lambda other: merit(plan, other))
+        best = min(others, key=lambda other: rank(plan, other))
         sentences.append(f"{best.title} {_does(plan, best)}")
     elif comparable_fleets(plan):
         sentences.append("nothing else that can be had does it")
     stocked = [other for other in comparable_fleets(plan) if other.beyond_stock]
     if fleet is plan and stocked and plan.serving == "separate-sites":
-        best = min(stocked, key=lambda other: merit(plan, other))
-        if not others or merit(plan, best) < min(merit(plan, other) for other in others):
+        best = min(stocked, key=lambda other: rank(plan, other))
+        if not others or rank(plan, best) < min(rank(plan, other) for other in others):
             sentences.append(f"with more stock than stated {best.title} {_does(plan, best)}")
     return "; ".join(sentences) or _why_none(plan)
 
 
 def _why_none(plan: Plan) -> str:
-    """Why no fleet stands beside the plan."""
-    missing = [note for note in plan.notes if code_of(note) == "no-baseline"]
-    if not missing:
+    """Why no fleet stands beside the plan: some could not be planned, or all that were do not do it."""
+    if open_ := _reasons(plan, "no-baseline"):
+        return f"nothing else was compared: {open_[0]}"
+    if not (tried := _reasons(plan, "baseline-infeasible")):
         return "nothing else that was tried does it" if plan.baselines else "nothing else was compared"
-    why = missing[0].partition(" to compare with: ")[2].rpartition(" (note:")[0]
-    tried = f"{len(missing)} other fleets were tried" if len(missing) > 1 else "another fleet was tried"
-    return (
-        f"{tried}, and none does it: {why}" if why.startswith("such a fleet") else f"nothing else was compared: {why}"
-    )
+    if len(tried) == 1:
+        return f"another fleet does not do it: {tried[0]}"
+    example = "for one, " if len(set(tried)) > 1 else ""
+    return f"{len(tried)} other fleets were tried, and none does it: {example}{max(tried, key=len)}"
+
+
+def _reasons(plan: Plan, code: str) -> list[str]:
+    """Reasons of the notes on fleets to compare with of a code."""
+    notes = (note for note in plan.notes if code_of(note) == code)
+    return [note.partition(" to compare with: ")[2].rpartition(" (note:")[0] for note in notes]
 
 
 def _does(plan: Plan, other: Fleet) -> str:
@@ -228,7 +216,9 @@ def _does(plan: Plan, other: Fleet) -> str:
         is_strict = any(code_of(note) == "stricter-promise" for note in plan.notes)
         return f"would cost {'at most ' if is_strict and other is not plan else ''}{usd(other.cost.usd_per_hour)} USD/h"
     if plan.objective == "min-ttft":
-        return f"would have a P{_percentile(plan)} TTFT of {formats.seconds(_promised_ttft_s(plan, other))}{cost}"
+        percentile = _percentile(plan)
+        within = formats.seconds(ttft_s(other.latency, percentile))
+        return f"would have a P{nearest_percentile(percentile)} TTFT of {within}{cost}"
     return f"would serve {formats.figure(other.most_req_per_s)} req/s{cost}"
 
 

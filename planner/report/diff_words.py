@@ -25,10 +25,14 @@ def headline(found: PlanDiff) -> str:
         return "No change"
     for name, noun in (("usd_per_hour", "The bill"), ("throughput_req_per_s", "The rate")):
         item = found.figure(name)
-        if item is not None and item.is_changed and item.change is not None:
-            verb = "rises" if item.change > 0 else "falls"
-            before, after = figure_texts(item)
-            return f"{noun} {verb} from {before} to {after} {item.unit} ({change_text(item)})"
+        if item is None or not item.is_changed:
+            continue
+        before, after = figure_texts(item)
+        if item.change is None:
+            known = "is not known before" if item.before is None else "is not known any more"
+            return f"{noun} {known}: {before} to {after} {item.unit}"
+        verb = "rises" if item.change > 0 else "falls"
+        return f"{noun} {verb} from {before} to {after} {item.unit} ({change_text(item)})"
     decisions = "The decisions change" if found.answers else "No decision changes"
     return f"{decisions}; bill and rate stay"
 

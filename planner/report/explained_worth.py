@@ -2,10 +2,11 @@
 
 from planner.report import bottleneck_text
 from planner.report.cited_figures import Grounds, place_of
-from planner.report.decision import merit, obtainable_fleets
+from planner.report.decision import obtainable_fleets, rank
 from planner.report.formats import figure, listed, seconds, sentence, signed_percent, small_percent
-from planner.report.words import KNOWN_PERCENTILES, has_choice_of_place
+from planner.report.words import has_choice_of_place
 from planner.results import Baseline, Bottleneck, ClassPlan, Plan
+from planner.results.fleet_merit import PERCENTILES
 from planner.units import number, usd
 
 MOST_LIMITS = 2
@@ -67,7 +68,7 @@ def _room(c: ClassPlan) -> float:
 def _predicted(c: ClassPlan) -> tuple[str, float] | None:
     """Name and value of the promised percentile, where the plan states it [s]."""
     percentile = (c.slo or {}).get("ttft_percentile")
-    name = next((f"ttft_p{p}_s" for p in KNOWN_PERCENTILES if p == percentile), None)
+    name = next((f"ttft_p{p}_s" for p in PERCENTILES if p == percentile), None)
     value = None if name is None else getattr(c.latency, name)
     return None if name is None or value is None else (name, value)
 
@@ -125,7 +126,7 @@ def _strongest(plan: Plan) -> Baseline | None:
     """The fleet of the verdict, else the best of those that can be had and do what the plan is for."""
     if plan.verdict.opponent is not None:
         return next((b for b in plan.baselines if b.name == plan.verdict.opponent), None)
-    return min(obtainable_fleets(plan), key=lambda other: merit(plan, other), default=None)
+    return min(obtainable_fleets(plan), key=lambda other: rank(plan, other), default=None)
 
 
 def gap(plan: Plan, at: Grounds) -> str:

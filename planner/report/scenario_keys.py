@@ -73,6 +73,15 @@ as JSON Schema, for editors.
 Node = Mapping[str, Any]
 
 
+def anchor(heading: str) -> str:
+    """Address of a heading in its page.
+
+    >>> anchor('`[workload.lengths]` of kind "lognormal"')
+    'workloadlengths-of-kind-lognormal'
+    """
+    return re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-")
+
+
 @dataclass
 class Table:
     """A record of the schema, and every place of a scenario where it is written."""
@@ -104,7 +113,7 @@ class Table:
     @property
     def anchor(self) -> str:
         """Where a link to the heading leads."""
-        return re.sub(r"[^a-z0-9 _-]", "", self.heading.lower()).replace(" ", "-")
+        return anchor(self.heading)
 
 
 def scenario_keys_page() -> str:

@@ -10,9 +10,9 @@ from planner.report.decision import (
     comparable_fleets,
     doubtful_lengths,
     fleet_to_buy,
-    merit,
     monthly,
     promise,
+    rank,
     recommendation_text,
     shortened,
 )
@@ -195,7 +195,7 @@ def alternatives_table(plan: Plan, n: int) -> Table:
         plan: the plan that they stand beside.
         n: most fleets.
     """
-    others = sorted(comparable_fleets(plan), key=lambda other: (bool(other.beyond_stock), merit(plan, other)))
+    others = sorted(comparable_fleets(plan), key=lambda other: (bool(other.beyond_stock), rank(plan, other)))
     rows = (
         (
             words.other_fleet(other),

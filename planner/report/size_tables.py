@@ -45,9 +45,13 @@ def size_screen(size: Size, columns: int, count: "Callable[[Iterable[RenderableT
     return with_notes(found, size.notes, "the layouts that were compared: --details", columns, count)
 
 
-def _fleets(size: Size, drawn: "Callable[[Table], RenderableType | None]") -> "tuple[RenderableType | None, ...]":
+def _fleets(size: Size, render: "Callable[[Table], RenderableType | None]") -> "tuple[RenderableType | None, ...]":
     """The best fleet of each kind of serving, and what runs made of their promises."""
-    return frame(f"{size.model}, {_demand(size)}", _headline(size)), drawn(_side_by_side(size)), drawn(_promises(size))
+    return (
+        frame(f"{size.model}, {_demand(size)}", _headline(size)),
+        render(_side_by_side(size)),
+        render(_promises(size)),
+    )
 
 
 def _demand(size: Size) -> str:

@@ -16,12 +16,11 @@ from planner.results import (
     PoolPlan,
     SloRun,
 )
+from planner.results.fleet_merit import PERCENTILES
 from planner.units import DASH, number, percent, usd
 
 FULL = 1 - 1e-6
 """A utilisation from which on a pool counts as saturated."""
-KNOWN_PERCENTILES = (50, 90, 99)
-"""Of TTFT, that a plan states."""
 EPSILON = 1e-9
 """Fractions and rents nearer to zero than this are rounding of sums."""
 
@@ -375,7 +374,7 @@ def compared_ttft(plan: Plan) -> tuple[str, str, list[tuple[float | None, float 
         alone = [(f.latency.ttft_unloaded_mean_s, f.latency.ttft_unloaded_p90_s) for f in fleets]
         return "without waiting", "P90", alone
     asked = {c.slo.get("ttft_percentile") for c in plan.classes if c.slo and "ttft_s" in c.slo}
-    percentile = next((f"p{p}" for p in KNOWN_PERCENTILES if asked == {p}), "p90")
+    percentile = next((f"p{p}" for p in PERCENTILES if asked == {p}), "p90")
     loaded = [(f.latency.ttft_mean_s, getattr(f.latency, f"ttft_{percentile}_s")) for f in fleets]
     return f"under load, at {figure(rate)} req/s", percentile.upper(), loaded
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from planner.results import ClassPlan, Plan, PlanInputs
+from planner.results.fleet_merit import PERCENTILES
 from planner.results.plan_diff import BindChange, FigureChange, PlanDiff, PlanSide, ValueChange
 from planner.units import HOURS_PER_MONTH, MILLI
 
@@ -11,8 +12,6 @@ SOLVER_NOISE = 1e-6
 """Relative difference that is rounding of solvers."""
 MOST_NOISE = 0.01
 """Relative difference beyond which a figure is another one, however wide the plans' gaps are."""
-PERCENTILES = (50, 90, 99)
-"""Of TTFT, that plans state."""
 POOL_FIELDS = (
     "n_instances",
     "accelerators_per_instance",
