@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.comparison import optimize
-from planner.comparison.margins import ALTERNATIVES, WORTHWHILE, is_fair, value_of
+from planner.comparison.margins import ALTERNATIVES, WORTHWHILE, value_of
 from planner.comparison.recommendation import SIMPLEST_FIRST, MeritBounds, best_kinds
 from planner.results import Serving
+from planner.results.fleet_merit import does_the_same
 from planner.scenario import Scenario
 from tests.builders import small_with
 from tests.serving_mixes import Mix, asked
@@ -89,7 +90,7 @@ def test_the_recommended_kind_is_that_of_the_cheapest_fleet_that_can_be_had(mix:
     plan = optimize(scenario, (), 20.0)
     beside = (o for o in plan.baselines if o.name in ALTERNATIVES and not o.beyond_stock)
     best: dict[Serving, float] = {}
-    for fleet in (plan, *(other for other in beside if is_fair(scenario, plan, other))):
+    for fleet in (plan, *(other for other in beside if does_the_same(scenario.objective, plan, other))):
         usd = value_of(scenario, fleet)
         assert usd is not None
         best[fleet.serving] = min(best.get(fleet.serving, usd), usd)

@@ -37,6 +37,8 @@ DECISIVE = (
     "cheaper-fleet",
     "not-settled",
     "price-missing",
+    "price-unknown",
+    "own-profile-used",
     "own-points",
     "queue-saturated",
     "lengths-extrapolated",

@@ -30,7 +30,7 @@ def nearest_percentile(asked: float) -> int:
     """The percentile of TTFT that answers state, nearest to one that is asked for.
 
     >>> nearest_percentile(95), nearest_percentile(80.0)
-    (90, 90)
+    (99, 90)
     """
     return min(PERCENTILES, key=lambda percentile: abs(percentile - asked))
 

@@ -350,7 +350,7 @@ def _answer(
 ) -> Size:
     together, apart = fleets.get("colocated"), fleets.get("disaggregated")
     (spec,) = whole.problem.classes
-    found = dict.fromkeys(text for plan in (whole.plan, together, apart) if plan is not None for text in plan.notes)
+    said = (text for plan in (whole.plan, together, apart) if plan is not None for text in plan.notes)
     return Size(
         model=model_profile(question.model).name,
         hardware=tuple(chip.name for chip in question.chips.values()),
@@ -369,7 +369,7 @@ def _answer(
         mixed=mixed,
         disaggregation=size_verdict(together, apart, mixed),
         considered=tuple(_considered(whole.problem, _rate(question, whole))),
-        notes=(*question.notes(), *unknown, *found),
+        notes=tuple(dict.fromkeys((*question.notes(), *unknown, *said))),
     )
 
 
