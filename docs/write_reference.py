@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from planner.cli import app
 from planner.cli.commands import Commands
-from planner.cli.failures import KINDS
+from planner.cli.groups import KINDS
 from planner.documented import field_texts
 from planner.errors import CheckFailedError, InfeasibleError, InputError, PlannerError, UndecidedError, UsageError
 from planner.notes import MEANINGS

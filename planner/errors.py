@@ -36,7 +36,7 @@ class UsageError(PlannerError):
 
 
 @dataclass(frozen=True)
-class Problem:
+class InputProblem:
     """One thing wrong with an input file: where, what, and what would be right."""
 
     file: str
@@ -63,8 +63,8 @@ class InputError(PlannerError):
 
     exit_code = 3
 
-    def __init__(self, problems: Problem | Iterable[Problem]) -> None:
-        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+    def __init__(self, problems: InputProblem | Iterable[InputProblem]) -> None:
+        self.problems = (problems,) if isinstance(problems, InputProblem) else tuple(problems)
         super().__init__("\n".join(told_together(self.problems)))
 
 
@@ -131,14 +131,14 @@ def shown(value: Any) -> str:
 _VALUES = re.compile(r"""\[\d+\]|"[^"]*"|'[^']*'|[-+]?\d[\d.,]*(?:e[-+]?\d+)?""")
 
 
-def told_together(problems: Iterable[Problem]) -> Iterator[str]:
+def told_together(problems: Iterable[InputProblem]) -> Iterator[str]:
     """Lines that tell every problem: those that only differ in their line and values are one, with their number.
 
-    >>> rows = [Problem("points.csv", "tp_size", f"is {n}", "1 or more", n) for n in (2, 3, 4, 5)]
+    >>> rows = [InputProblem("points.csv", "tp_size", f"is {n}", "1 or more", n) for n in (2, 3, 4, 5)]
     >>> [*told_together(rows)]
     ['points.csv:2: tp_size: is 2 (1 or more); and 3 more like it, on lines 3, 4, 5']
     """
-    groups: dict[tuple[str, str, str, str], list[Problem]] = {}
+    groups: dict[tuple[str, str, str, str], list[InputProblem]] = {}
     for problem in problems:
         key, message = (_VALUES.sub("_", text) for text in (problem.key, problem.message))
         groups.setdefault((problem.file, key, message, problem.allowed), []).append(problem)
@@ -149,7 +149,7 @@ def told_together(problems: Iterable[Problem]) -> Iterator[str]:
             yield f"{alike[0]}; and {len(alike) - 1:,} more like it{_on_lines(alike[1:])}"
 
 
-def _on_lines(problems: Sequence[Problem]) -> str:
+def _on_lines(problems: Sequence[InputProblem]) -> str:
     lines = [str(line) for line in dict.fromkeys(problem.line for problem in problems) if line is not None]
     dots = ", ..." if len(lines) > LINES_NAMED else ""
     return f", on lines {', '.join(lines[:LINES_NAMED])}{dots}" if lines else ""

@@ -18,7 +18,7 @@ from errno import EACCES, EISDIR, ENOENT, ENOTDIR, EXDEV
 from pathlib import Path
 from secrets import token_hex
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 
 ASIDE = ".planner-"
 """What names of files begin with that are not yet in their place."""
@@ -72,7 +72,7 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
 
 
-def put(aside: Path, path: Path) -> None:
+def move_into_place(aside: Path, path: Path) -> None:
     """Move a file that is written already to where it belongs, under the rules of this module.
 
     Raises:
@@ -120,7 +120,7 @@ def check_new(path: Path, force: bool) -> None:
         InputError: it is there and may not be replaced; or as `check_writable` does.
     """
     if os.path.lexists(path) and not force:
-        raise InputError(Problem(str(path), "", "exists already", "a new name, or --force to write over it"))
+        raise InputError(InputProblem(str(path), "", "exists already", "a new name, or --force to write over it"))
     check_writable(path)
 
 
@@ -156,7 +156,7 @@ def _said(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        problem = Problem(str(path), "", f"cannot be written: {reason}", "a file in a writable folder")
+        problem = InputProblem(str(path), "", f"cannot be written: {reason}", "a file in a writable folder")
         raise InputError(problem) from None
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from planner.errors import InputError, LostClusterError, Problem
+from planner.errors import InputError, InputProblem, LostClusterError
 
 Answer = TypeVar("Answer")
 LOG = logging.getLogger("planner")
@@ -108,7 +108,7 @@ def _of_cluster(
     except (OSError, ValueError, TimeoutError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         what = f"no Dask scheduler answers within {CONNECT_S:g} s: {reason}"
-        raise InputError(Problem(f"--dask {address}", "", what, "tcp://host:port of a running one")) from None
+        raise InputError(InputProblem(f"--dask {address}", "", what, "tcp://host:port of a running one")) from None
     with client:
         place_of = {client.submit(function, *job, pure=False): place for place, job in enumerate(jobs)}
         given, lost = distributed.as_completed(place_of, loop=client.loop), Counter[int]()
@@ -134,5 +134,5 @@ def _distributed(address: str) -> Any:
     except ImportError:
         what = "needs dask[distributed], which is not installed"
         allowed = "--workers N, or: pip install 'prefill-planner[dask]'"
-        raise InputError(Problem(f"--dask {address}", "", what, allowed)) from None
+        raise InputError(InputProblem(f"--dask {address}", "", what, allowed)) from None
     return distributed

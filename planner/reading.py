@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.toml_lines import KeyPath
 
 MIB = 2**20
@@ -99,9 +99,9 @@ def opened(path: Path, allowed: str = "a readable file") -> Iterator[BinaryIO]:
         raise InputError(_unreadable(path, error, allowed)) from None
 
 
-def _unreadable(path: Path, error: OSError | ValueError, allowed: str) -> Problem:
+def _unreadable(path: Path, error: OSError | ValueError, allowed: str) -> InputProblem:
     reason = getattr(error, "strerror", None) or str(error)
-    return Problem(str(path), "", f"cannot be read: {reason}", allowed)
+    return InputProblem(str(path), "", f"cannot be read: {reason}", allowed)
 
 
 def read_bytes(path: Path, most: int) -> bytes:
@@ -109,7 +109,7 @@ def read_bytes(path: Path, most: int) -> bytes:
     with opened(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise InputError(Problem(str(path), "", f"is larger than {most / MIB:g} MiB", f"at most {most:,} bytes"))
+        raise InputError(InputProblem(str(path), "", f"is larger than {most / MIB:g} MiB", f"at most {most:,} bytes"))
     return content
 
 
@@ -118,7 +118,7 @@ def read_text(path: Path, most: int = JSON_BYTES) -> str:
     try:
         text = read_bytes(path, most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(Problem(str(path), "", f"is not UTF-8 text: {error.reason}", "a text file")) from None
+        raise InputError(InputProblem(str(path), "", f"is not UTF-8 text: {error.reason}", "a text file")) from None
     return io.StringIO(text, newline=None).read()
 
 
@@ -140,7 +140,7 @@ def unprintable(text: str) -> str:
     return f"holds the character U+{ord(found[0]):04X}, which is not printable" if found else ""
 
 
-def resolved(path: Path) -> Path:
+def resolved_path(path: Path) -> Path:
     """The absolute path, links followed; links that lead in a circle are left, for whoever opens it to say."""
     return Path(os.path.realpath(path))
 
@@ -164,7 +164,7 @@ class ExcessError(ValueError):
 DEEP = Excess((), "is nested too deep", f"at most {MOST_DEPTH} levels")
 
 
-def toml_value(text: str) -> dict[str, Any]:
+def parsed_toml(text: str) -> dict[str, Any]:
     """A TOML text, parsed.
 
     Raises:

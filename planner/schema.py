@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from planner.errors import ExcessiveAnswerError, InputError, Problem, did_you_mean, shown
-from planner.reading import TOML_BYTES, ExcessError, is_file, json_value, read_text, toml_value
+from planner.errors import ExcessiveAnswerError, InputError, InputProblem, did_you_mean, shown
+from planner.reading import TOML_BYTES, ExcessError, is_file, json_value, parsed_toml, read_text
 from planner.toml_lines import KeyPath, key_lines
-from planner.units import plain, unit_of
+from planner.units import exact_number, unit_of
 
 __all__ = [
     "Document",
-    "Fault",
+    "FieldError",
     "JsonFile",
     "StrictModel",
     "TomlFile",
@@ -73,14 +73,14 @@ def excessive_answer(error: ValidationError) -> ExcessiveAnswerError | None:
     )
 
 
-class Fault(NamedTuple):
+class FieldError(NamedTuple):
     """Something wrong across fields, and the key where a reader should look."""
 
     key: KeyPath
     message: str
 
 
-def raise_faults(faults: Iterable[Fault]) -> None:
+def raise_faults(faults: Iterable[FieldError]) -> None:
     """Called by validators: reports every fault, each at its own key and not at the record that encloses it.
 
     Raises:
@@ -95,7 +95,7 @@ def raise_details(details: list[InitErrorDetails]) -> None:
         raise ValidationError.from_exception_data("record", details)
 
 
-def fault_detail(fault: Fault) -> InitErrorDetails:
+def fault_detail(fault: FieldError) -> InitErrorDetails:
     """A fault as pydantic carries it."""
     return error_detail(fault.key, FAULT, fault.message)
 
@@ -122,9 +122,9 @@ class Document:
             key = key[:-1]
         return None
 
-    def problem(self, key: KeyPath, message: str, allowed: str = "") -> Problem:
+    def problem(self, key: KeyPath, message: str, allowed: str = "") -> InputProblem:
         """A problem placed at the key's line."""
-        return Problem(self.name, dotted(key), message, allowed, self.line(key))
+        return InputProblem(self.name, dotted(key), message, allowed, self.line(key))
 
     def record(self, model: type[Record], data: Mapping[str, Any] | None = None) -> Record:
         """The file, or `data` derived from it, as a strict record.
@@ -148,7 +148,7 @@ class TomlFile(Document):
         """Raises InputError when the text is not TOML."""
         super().__init__(name, {})
         try:
-            self.data = toml_value(text)
+            self.data = parsed_toml(text)
             self.lines = key_lines(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(_toml_problem(name, text, str(error))) from None
@@ -160,14 +160,14 @@ class TomlFile(Document):
         """Raises InputError when the file cannot be read."""
         return cls(name or str(path), read_text(path, TOML_BYTES))
 
-    def _excess_problem(self, text: str, error: ExcessError) -> Problem:
+    def _excess_problem(self, text: str, error: ExcessError) -> InputProblem:
         """Problem of a text with too much of something, at its line where that can be told."""
         found = error.excess
         if found.key:
             with suppress(RecursionError):
                 self.lines = key_lines(text)
         line = self.line(found.key) if error.line is None else error.line
-        return Problem(self.name, dotted(found.key), found.message, found.allowed, line)
+        return InputProblem(self.name, dotted(found.key), found.message, found.allowed, line)
 
 
 class JsonFile(Document):
@@ -187,10 +187,10 @@ class JsonFile(Document):
             super().__init__(name, json_value(text, is_strict))
         except json.JSONDecodeError as error:
             at = line + error.lineno - 1
-            raise InputError(Problem(name, "", f"is not JSON: {error.msg}", allowed, at)) from None
+            raise InputError(InputProblem(name, "", f"is not JSON: {error.msg}", allowed, at)) from None
         except ExcessError as error:
             found = error.excess
-            raise InputError(Problem(name, dotted(found.key), found.message, found.allowed, line)) from None
+            raise InputError(InputProblem(name, dotted(found.key), found.message, found.allowed, line)) from None
 
 
 def dotted(key: KeyPath) -> str:
@@ -217,22 +217,22 @@ def _frozen(value: Any) -> Any:
     return value
 
 
-def _toml_problem(name: str, text: str, error: str) -> Problem:
+def _toml_problem(name: str, text: str, error: str) -> InputProblem:
     place = re.search(r"\(at line (\d+), column \d+\)", error)
     line = int(place[1]) if place else text.rstrip().count("\n") + 1  # else the parser says: at end of document
     message = re.sub(r" \(at .*\)$", "", error)
-    return Problem(name, "", f"is not valid TOML: {message}", "TOML 1.0", line)
+    return InputProblem(name, "", f"is not valid TOML: {message}", "TOML 1.0", line)
 
 
-def _merged(problems: Iterable[Problem]) -> list[Problem]:
+def _merged(problems: Iterable[InputProblem]) -> list[InputProblem]:
     """One problem per key: what each member of a union would allow is one choice for the user."""
-    by_key: dict[str, list[Problem]] = {}
+    by_key: dict[str, list[InputProblem]] = {}
     for problem in problems:
         by_key.setdefault(problem.key, []).append(problem)
     return [_one_of(group) for group in by_key.values()]
 
 
-def _one_of(group: list[Problem]) -> Problem:
+def _one_of(group: list[InputProblem]) -> InputProblem:
     first = group[0]
     if len(group) == 1:
         return first
@@ -240,7 +240,7 @@ def _one_of(group: list[Problem]) -> Problem:
     return replace(first, allowed=f"{first.allowed} or {others}" if first.allowed else f"or {others}")
 
 
-def _problem(file: Document, model: type[BaseModel], content: Any, error: dict[str, Any]) -> Problem:
+def _problem(file: Document, model: type[BaseModel], content: Any, error: dict[str, Any]) -> InputProblem:
     kind, context = error["type"], error.get("ctx", {})
     key = _path_in(content, error["loc"], names_absent_key=kind in ("missing", "extra_forbidden", FAULT))
     if kind == "extra_forbidden":
@@ -315,10 +315,10 @@ def numbers_allowed(node: Mapping[str, Any], key: KeyPath) -> str:
     names = [part for part in key if isinstance(part, str) and part != "value"]  # a figure's unit is in its own key
     unit = unit_of(names[-1]) if names else ""
     if low is not None and high is not None:
-        text = f"{plain(low)} to {plain(high)}"
+        text = f"{exact_number(low)} to {exact_number(high)}"
     else:
         bounds = (("at least", low), ("above", above), ("at most", high), ("below", below))
-        text = ", ".join(f"{word} {plain(bound)}" for word, bound in bounds if bound is not None)
+        text = ", ".join(f"{word} {exact_number(bound)}" for word, bound in bounds if bound is not None)
     return f"{text} {unit}".strip() if text else ""
 
 

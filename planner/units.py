@@ -155,10 +155,10 @@ def time_unit_in(name: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def plain(value: float) -> str:
+def exact_number(value: float) -> str:
     """A limit for people, to its last digit.
 
-    >>> plain(60000), plain(0.5), plain(1e30)
+    >>> exact_number(60000), exact_number(0.5), exact_number(1e30)
     ('60,000', '0.5', '1e+30')
     """
     return f"{value:,.10g}"

@@ -9,9 +9,9 @@ import numpy as np
 
 from planner.comparison import Planned, sketched, solved
 from planner.comparison.evaluation import Evaluation
-from planner.optimizer import Problem, Solution, planning_problem, searched
+from planner.optimizer import Problem, Solution, best_solution, planning_problem
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
-from planner.optimizer.solution import unit_of
+from planner.optimizer.solution import objective_unit
 from planner.results import Fleet, Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from tests.cpu_cost import cached
@@ -272,7 +272,7 @@ class Draw:
 
 def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | Solution | None:
     """What is found in the units of answers: of one route with its loads and rates."""
-    found, unit = searched(problem, time_limit_s), unit_of(problem)
+    found, unit = best_solution(problem, time_limit_s), objective_unit(problem)
     if found is None or found.routed is not None:
         return found and found.routed
     return replace(found, objective=found.objective * unit, bound=found.bound * unit)

@@ -10,6 +10,7 @@ from planner.deploy import Target, export_files
 from planner.results import (
     ClassPlan,
     Cost,
+    DeployedModel,
     Latency,
     LinkPlan,
     PeriodLink,
@@ -20,7 +21,6 @@ from planner.results import (
     PoolSchedule,
     Replicas,
     Schedule,
-    ServedModel,
     Verdict,
     plan_from,
 )
@@ -43,7 +43,7 @@ UNPRICED = Cost(
 REFERENCE = Path(__file__).parent / "goldens" / "cli" / "optimize-prfaas-paper-expected-work.json"
 
 
-def model(name: str = "dense", **changes: Any) -> ServedModel:
+def model(name: str = "dense", **changes: Any) -> DeployedModel:
     """A dense model that is published in bf16, or what is changed of it."""
     stated = {
         "name": name,
@@ -54,7 +54,7 @@ def model(name: str = "dense", **changes: Any) -> ServedModel:
         "has_experts": False,
         "context_limit_tokens": 131_072,
     }
-    return ServedModel(**{**stated, **changes})
+    return DeployedModel(**{**stated, **changes})
 
 
 def pool(name: str, role: str, site: str = "home", **changes: Any) -> PoolPlan:

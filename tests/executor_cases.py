@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor import System, system, world
+from planner.executor import System, simulation_state, system
 from planner.executor.draws import Draws, blank_requests
 from planner.executor.fault_schedule import fault_schedule
-from planner.executor.kernel import World
+from planner.executor.kernel import SimulationState
 from planner.executor.kernel.records import PROMPT
 from planner.executor.prompt_blocks import PromptBlocks
 from planner.executor.run import run_to_end
@@ -111,10 +111,10 @@ def chains(prompts: Sequence[Sequence[int]]) -> PromptBlocks:
     return PromptBlocks(values, np.cumsum([0, *map(len, prompts)]), rows, int(values.max(initial=-1)) + 1)
 
 
-def ended(plan: System, requests: Any, blocks: PromptBlocks | None = None) -> World:
+def ended(plan: System, requests: Any, blocks: PromptBlocks | None = None) -> SimulationState:
     """The world after the run."""
     last_s = float(requests["arrival_s"][-1]) if len(requests) else 0.0
-    w = world(plan, requests, faults=fault_schedule(plan, last_s, Draws(0)), blocks=blocks)
+    w = simulation_state(plan, requests, faults=fault_schedule(plan, last_s, Draws(0)), blocks=blocks)
     run_to_end(w)
     return w
 
@@ -128,7 +128,7 @@ def run(
     memory: tuple[float, float, float] | None = None,
     blocks: PromptBlocks | None = None,
     **sizes: Any,
-) -> World:
+) -> SimulationState:
     """A run of a small system.
 
     Args:

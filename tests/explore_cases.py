@@ -7,7 +7,7 @@ from planner.comparison import best_fleet
 from planner.results import Fleet
 from planner.results.explorer import Explorer, Tables
 from planner.scenario import Scenario, read_scenario
-from planner.studies.explore import Asked, explorer
+from planner.studies.explore import PageInputs, explorer
 from planner.studies.explore.combination import Knobs
 from tests.builders import in_classes, small_with
 from tests.cpu_cost import cached
@@ -28,7 +28,7 @@ CASES: dict[str, tuple[str, ...]] = {
 def page(name: str) -> Explorer:
     """The page of a case."""
     overrides = CASES[name]
-    return explorer(Asked(read_scenario("prfaas-paper", overrides), "", "planner optimize", "0", None, False))
+    return explorer(PageInputs(read_scenario("prfaas-paper", overrides), "", "planner optimize", "0", None, False))
 
 
 def tables_of_case(name: str) -> Tables:
@@ -76,10 +76,10 @@ def followed_page() -> Explorer:
     """The page of a fleet that changes from period to period, and so does not turn."""
     free = {f"pools.{name}.n_instances": "free" for name in ("fast", "near", "decode")}
     scenario = networks()["two periods"].varied({**free, "pools.decode.rent": "by-period"})
-    return explorer(Asked(scenario, "", "planner optimize", "0", None, False))
+    return explorer(PageInputs(scenario, "", "planner optimize", "0", None, False))
 
 
 @cached
 def page_of_network(name: str) -> Explorer:
     """The page of such a scenario."""
-    return explorer(Asked(networks()[name], "", "planner optimize", "0", None, False))
+    return explorer(PageInputs(networks()[name], "", "planner optimize", "0", None, False))

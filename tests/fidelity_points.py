@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.profiles.points import ServingPoint, points_csv
 from planner.profiles.stack import StackSettings
 from planner.roofline import Factors, RunAs, Stack, stack
-from planner.studies.fidelity.cases import Case, cases_of
+from planner.studies.fidelity.cases import PointCase, cases_of
 from planner.studies.fidelity.fidelity import case_times
 from planner.studies.fidelity.loads import loads_of
 
@@ -90,7 +90,7 @@ def by_formulas(points: Sequence[ServingPoint], factors: Factors) -> list[Servin
     return _with(points, *loads_of(_cases(points), RunAs(SETTINGS)).latencies(factors))
 
 
-def _cases(points: Sequence[ServingPoint]) -> list[Case]:
+def _cases(points: Sequence[ServingPoint]) -> list[PointCase]:
     cases, refused = cases_of(points)
     assert not refused
     return cases

@@ -27,6 +27,8 @@ BASE = {
     "threads",
     "markdown_text",
     "notes",
+    "progress",
+    "roots",
     "ties",
 }
 MAY_IMPORT = {
@@ -42,23 +44,24 @@ MAY_IMPORT = {
     "documented": set(),
     "loading": set(),
     "threads": set(),
+    "roots": set(),
     "ties": set(),
     "work_clock": set(),
     "files": {"errors"},
     "jobs": {"errors"},
-    "memory": set(),
+    "progress": set(),
     "profiles": BASE | {"files", "benchmarks"},
     "benchmarks": {"errors", "schema", "units"},
     "workload": BASE | {"benchmarks"},
     "scenario": BASE | {"profiles", "workload"},
     "results": BASE - {"curves"},
     "roofline": BASE | {"profiles", "results"},
-    "queueing": {"errors", "units", "curves", "loading", "ties"},
+    "queueing": {"errors", "units", "curves", "loading", "roots", "ties"},
     "hybrid": {"errors", "notes", "units", "threads", "files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "work_clock"},
     "comparison": BASE
     | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "optimizer", "work_clock"},
-    "executor": BASE | {"files", "jobs", "memory", "scenario", "profiles", "results", "roofline", "workload"},
+    "executor": BASE | {"files", "jobs", "scenario", "profiles", "results", "roofline", "workload"},
     "promises": BASE | {"jobs", "scenario", "results", "queueing", "optimizer", "comparison", "executor", "work_clock"},
     "studies": BASE
     | {"files", "jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}

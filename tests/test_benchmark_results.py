@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from planner.benchmarks import BenchmarkRun, benchmark_runs, looks_like
-from planner.benchmarks.reader import FORMATS, TABLES, format_of
+from planner.benchmarks.reader import FORMATS, format_of
 from planner.cli import app
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles.points import PointDefaults, read_points
 from planner.workload.observed import observed
 
@@ -189,10 +189,9 @@ def test_a_file_that_is_none_is_told_what_it_looks_like(text: str, said: str, re
 
 
 def test_a_format_is_a_module_that_says_what_it_reads() -> None:
-    assert {*TABLES} <= {*FORMATS}
-    assert all(module.NAME and callable(module.is_of) and callable(module.runs) for module in FORMATS)
+    assert len({each.name for each in FORMATS}) == len(FORMATS)
     values = [json.loads((FOLDER / name).read_text(encoding="utf-8")) for name in FILES if name.endswith(".json")]
-    assert all(sum(module.is_of(value) for module in FORMATS) == 1 for value in values)
+    assert all(sum(each.is_of(value) for each in FORMATS) == 1 for value in values)
     assert {format_of(value) for value in values} == {*FORMATS[1:]}
 
 
@@ -228,7 +227,7 @@ def test_a_mutated_result_is_read_or_refused_with_its_place(name: str, data: st.
         assert problem.file == str(path)
 
 
-def faults(reader: Callable[..., object], *arguments: object) -> Sequence[Problem]:
+def faults(reader: Callable[..., object], *arguments: object) -> Sequence[InputProblem]:
     """What a reader finds wrong; nothing where it reads the file."""
     try:
         reader(*arguments)

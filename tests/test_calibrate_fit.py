@@ -19,10 +19,10 @@ from planner.studies.fidelity.fit import (
     DISTINCT_POINTS,
     OF_A_FRAMEWORK,
     Fit,
-    Measured,
-    as_run,
+    MeasuredTimes,
     fit_factors,
     fit_in_rounds,
+    times_as_run,
 )
 from planner.studies.fidelity.loads import loads_of
 from tests.cpu_cost import cached
@@ -38,10 +38,10 @@ FEW = ((20,), (5, 40), (1, 22, 30), (0, 13, 26, 39), (2, 11, 20, 29, 47))
 """One to five of the configurations, by their index."""
 
 
-def measured(points: Sequence[ServingPoint], how: RunAs = PLAIN) -> Measured:
+def measured(points: Sequence[ServingPoint], how: RunAs = PLAIN) -> MeasuredTimes:
     cases, refused = cases_of(points)
     assert not refused
-    return Measured(
+    return MeasuredTimes(
         loads=loads_of(cases, how),
         ttft_s=np.array([point.ttft_s for point in points], float),
         tpot_s=np.array([point.tpot_s for point in points], float),
@@ -53,7 +53,7 @@ def fitted(points: Sequence[ServingPoint], start: Factors = PRIOR) -> Fit:
     return fit_to(measured(points), start)
 
 
-def fit_to(told: Measured, start: Factors = PRIOR, names: tuple[str, ...] = OF_A_FRAMEWORK) -> Fit:
+def fit_to(told: MeasuredTimes, start: Factors = PRIOR, names: tuple[str, ...] = OF_A_FRAMEWORK) -> Fit:
     return fit_factors(told, np.ones(len(told.weight), bool), start, names)
 
 
@@ -228,7 +228,7 @@ NOISE = 0.03
 
 
 @cached
-def own_points(name: str) -> tuple[Factors, list[ServingPoint], Measured]:
+def own_points(name: str) -> tuple[Factors, list[ServingPoint], MeasuredTimes]:
     """A server of a shipped framework that costs a little more per request and less per kernel, at all loads."""
     own = moved(stack(name).factors, request_overhead_s=0.5, kernel_latency_s=-0.5)
     points = by_formulas(configurations(), own)
@@ -241,7 +241,7 @@ def distance(factors: Factors, start: Factors) -> float:
     return float(np.linalg.norm(logs))
 
 
-def misfit(told: Measured, factors: Factors) -> float:
+def misfit(told: MeasuredTimes, factors: Factors) -> float:
     """Mean absolute logarithm of TTFT and TPOT over what was measured."""
     ttft, tpot = told.latencies(factors)
     return float(np.mean(np.abs([np.log(ttft / told.ttft_s), np.log(tpot / told.tpot_s)])))
@@ -284,7 +284,7 @@ def run_points(factors: Factors) -> list[ServingPoint]:
 
 
 @cached
-def fit_to_runs(factors: Factors) -> tuple[Fit, Measured, list[str]]:
+def fit_to_runs(factors: Factors) -> tuple[Fit, MeasuredTimes, list[str]]:
     said: list[str] = []
     return *fit_in_rounds(measured(run_points(factors), HOW), PRIOR, OF_A_FRAMEWORK, HOW, said.append), said
 
@@ -313,8 +313,8 @@ def test_formulas_alone_are_far_from_such_points() -> None:
 
 def test_latencies_at_the_factors_of_a_round_are_those_of_its_runs() -> None:
     points = measured(run_points(SLOW), HOW)
-    for already in (points, as_run(points, PRIOR, HOW)):
-        ttft, tpot = as_run(already, SLOW, HOW).latencies(SLOW)
+    for already in (points, times_as_run(points, PRIOR, HOW)):
+        ttft, tpot = times_as_run(already, SLOW, HOW).latencies(SLOW)
         assert ttft == pytest.approx(points.ttft_s, rel=1e-9)
         assert tpot == pytest.approx(points.tpot_s, rel=1e-9)
 
@@ -322,5 +322,5 @@ def test_latencies_at_the_factors_of_a_round_are_those_of_its_runs() -> None:
 def test_prefills_alone_are_not_run_and_have_the_formulas() -> None:
     alone = [replace(point, output_tokens=1.0, concurrency=1.0) for point in configurations()[::6]]
     points = measured(by_formulas(alone, SLOW))
-    ran = as_run(points, SLOW, HOW)
+    ran = times_as_run(points, SLOW, HOW)
     assert np.asarray(ran.ttft_ratio).tolist() == np.asarray(ran.tpot_ratio).tolist() == [1.0] * len(alone)

@@ -13,15 +13,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from planner.cli import app, ending, main
-from planner.cli.failures import KINDS, failure
+from planner.cli import app, exit, main
+from planner.cli.groups import KINDS, failure
 from planner.cli.signals import WORDS
 from planner.errors import (
     CheckFailedError,
     InfeasibleError,
     InputError,
+    InputProblem,
     PlannerError,
-    Problem,
     UndecidedError,
     UsageError,
 )
@@ -97,8 +97,8 @@ def stuck():
             raise
     while True: pass
 
-import planner.cli.ending as ending
-ending.app = stuck
+import planner.cli.exit as command_exit
+command_exit.app = stuck
 import planner.cli
 planner.cli.main()
 """
@@ -115,7 +115,7 @@ def test_an_interrupt_ends_the_command_whatever_a_library_makes_of_it(fate: str,
 
 IN_A_THREAD = """
 import os, signal, sys, threading, time
-import planner.cli.ending as ending
+import planner.cli.exit as command_exit
 
 def fail():
     raise OSError("a library's own")
@@ -130,7 +130,7 @@ def work():
         failed.start()
         failed.join()
 
-ending.app = work
+command_exit.app = work
 import planner.cli
 planner.cli.main()
 """
@@ -144,13 +144,13 @@ def test_a_thread_that_an_interrupt_ends_says_nothing_and_any_other_does(when: s
 WORKING = """
 from planner.jobs import Workers, answers
 import time
-import planner.cli.ending as ending
+import planner.cli.exit as command_exit
 
 def work():
     for _ in answers(time.sleep, [(60.0,)] * 4, Workers(2)): pass
 
 import joblib
-ending.app = work
+command_exit.app = work
 import planner.cli
 print("ready", flush=True)
 planner.cli.main()
@@ -191,7 +191,7 @@ def wait_until(holds: Callable[[], bool], most_s: float = 90.0) -> None:
 
 
 LIVE = """
-import planner.cli.ending as ending
+import planner.cli.exit as command_exit
 from planner.hybrid.live import Fleet
 from tests.test_hybrid_live import SETUP, WORKERS
 from pathlib import Path
@@ -205,7 +205,7 @@ def serve():
         fleet.messages(60.0)
 
 if __name__ == "__main__":
-    ending.app = serve
+    command_exit.app = serve
     import planner.cli
     planner.cli.main()
 """
@@ -248,7 +248,7 @@ def test_a_fault_is_neither_hidden_nor_taken_for_success(
     def fails() -> None:
         raise fault
 
-    monkeypatch.setattr(ending, "app", broken)
+    monkeypatch.setattr(exit, "app", broken)
     monkeypatch.setattr(sys, "argv", ["planner"])
     with pytest.raises((type(fault), SystemExit)) as caught:
         main()
@@ -268,7 +268,7 @@ def test_what_the_system_refuses_is_told_in_a_short_line_of_printable_characters
     def fails() -> None:
         raise OSError(36, "File name too long\x1b[2J", "x" * 100_000)
 
-    monkeypatch.setattr(ending, "app", broken)
+    monkeypatch.setattr(exit, "app", broken)
     monkeypatch.setattr(sys, "argv", ["planner"])
     with pytest.raises(SystemExit, match="3"):
         main()
@@ -279,7 +279,7 @@ def test_what_the_system_refuses_is_told_in_a_short_line_of_printable_characters
 
 @pytest.mark.parametrize("code", [0, 1, 2, 7])
 def test_an_exit_code_is_passed_on_as_it_is(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "app", lambda: sys.exit(code))
+    monkeypatch.setattr(exit, "app", lambda: sys.exit(code))
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == code
@@ -289,7 +289,7 @@ def test_another_pipe_that_breaks_is_not_taken_for_a_reader_that_left(monkeypatc
     def fails() -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(ending, "app", fails)
+    monkeypatch.setattr(exit, "app", fails)
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 3
@@ -443,7 +443,7 @@ def test_an_answer_that_is_refused_after_it_was_printed_stays_the_only_object() 
 @pytest.mark.parametrize(
     "error",
     [
-        InputError(Problem("x.toml", "a.b", "is wrong", "right", 3)),
+        InputError(InputProblem("x.toml", "a.b", "is wrong", "right", 3)),
         InfeasibleError("none", ["more"]),
         UndecidedError("no time"),
         CheckFailedError("does not hold"),

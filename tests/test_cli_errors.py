@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import ending, main
+from planner.cli import exit, main
 from tests.builders import POOLS_HERE, SMALL
 from tests.talk import without_progress
 
@@ -285,7 +285,7 @@ def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -
     def fails() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(ending, "app", fails)
+    monkeypatch.setattr(exit, "app", fails)
     with pytest.raises(ZeroDivisionError):
         main()
 

@@ -14,7 +14,7 @@ from planner.comparison.alternative_hardware import (
     _others,
     _sizes,
     _slug,
-    at_hand,
+    alternative_scenarios,
 )
 from planner.optimizer import planning_problem
 from planner.optimizer.service_times import Decoded, service_times
@@ -105,7 +105,10 @@ def test_every_way_at_hand_is_named_and_all_best_ways_are_taken_together() -> No
     scenario = one({"prices": price, "pools.prefill.layout": "tp=2", "pools.prefill.accelerators_per_instance": 2})
     choices = {name: _choices(scenario, name, requests()) for name in scenario.pools}
     expected = [f"{name}-on-{_slug(choice.what)}" for name, of_pool in choices.items() for choice in of_pool[:1]]
-    assert [variant.name for variant in at_hand(scenario, requests(), per_pool=1)] == [*expected, BEST_OF_EACH]
+    assert [variant.name for variant in alternative_scenarios(scenario, requests(), per_pool=1)] == [
+        *expected,
+        BEST_OF_EACH,
+    ]
     for name, of_pool in choices.items():
         assert [one.estimate for one in of_pool] == sorted(one.estimate for one in of_pool)
         assert scenario.pools[name] not in [one.pool for one in of_pool]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.comparison.changes import Change, Scale, cents, only, significant, whole, with_value
+from planner.comparison.changes import Change, Scale, cents, only, significant, step_multiples, with_value
 from tests.builders import small_with
 
-SCALES = {"whole": whole(1), "eights": whole(8), "cents": cents(), "digits": significant()}
+SCALES = {"whole": step_multiples(1), "eights": step_multiples(8), "cents": cents(), "digits": significant()}
 VALUES = st.floats(1.0, 5e4)
 
 
@@ -59,14 +59,14 @@ def test_a_value_is_told_beside_what_is_stated_and_put_in_its_place() -> None:
     nothing: Any = None
     one = Change(("slo", "ttft_s"), 2.0, significant(), True, 9.0, nothing, nothing)
     i = one.nearest(2.5)
-    assert one.told(i) == "slo.ttft_s at least 2.5 (is 2)"
+    assert one.sentence(i) == "slo.ttft_s at least 2.5 (is 2)"
     assert one.option(i) == "--set slo.ttft_s=2.5"
     changed = one.at(stated, i)
     assert changed.slo is not None
     assert changed.slo.ttft_s == 2.5
     left_out = Change(("routing", "prefill_to_decode"), "1:5", only("free"), False, "free", nothing, nothing)
     assert left_out.n_values == 1
-    assert left_out.told(1) == 'routing.prefill_to_decode = "free" (is "1:5")'
+    assert left_out.sentence(1) == 'routing.prefill_to_decode = "free" (is "1:5")'
     assert left_out.option(1) == "--set routing.prefill_to_decode=free"
     assert with_value({"a": ({"b": 1}, {"b": 2})}, ("a", 1, "b"), 7) == {"a": ({"b": 1}, {"b": 7})}
     assert with_value({"a": (1, 2, 3)}, ("a", 0), 7) == {"a": (7, 2, 3)}

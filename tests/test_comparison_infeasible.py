@@ -7,7 +7,7 @@ import pytest
 
 from planner.comparison import optimize
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import planning_problem, searched
+from planner.optimizer import best_solution, planning_problem
 from planner.optimizer.problem import Problem
 from planner.scenario import Scenario
 from tests.builders import FAST, HOME, in_classes, reference, routed_search, sketch, small, small_with
@@ -170,7 +170,7 @@ def hard_problem() -> Problem:
 
 def test_no_plan_in_time_is_undecided_and_not_infeasible() -> None:
     with pytest.raises(UndecidedError, match=r"in the time, .* allow more time") as caught:
-        searched(hard_problem(), 1e-4)
+        best_solution(hard_problem(), 1e-4)
     assert caught.value.exit_code == 5
 
 

@@ -14,8 +14,8 @@ from planner.comparison.alternative_hardware import BEST_OF_EACH, is_same_fleet
 from planner.comparison.margins import COLOCATED
 from planner.comparison.one_site import adoption, one_site_text, worth_listing
 from planner.optimizer import planning_problem
-from planner.report.tables import headline
-from planner.report.words import compared_ttft, status
+from planner.report.phrases import compared_ttft, status
+from planner.report.tables import answer_rows
 from planner.results import Baseline, Fleet, Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.scenario.overrides import parsed_override
@@ -266,11 +266,11 @@ def test_no_two_rows_are_of_the_same_fleet(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("changes", [{}, {"slo.ttft_s": 2.0}, {"periods": {"day": {"demand": 2.0}, "night": {}}}])
 def test_a_plan_of_one_site_has_no_word_of_links_thresholds_or_itself(changes: dict[str, Any]) -> None:
     plan = planned(changes)
-    assert not {"threshold", "link"} & dict(headline(plan)).keys()
+    assert not {"threshold", "link"} & dict(answer_rows(plan)).keys()
     assert "threshold" not in status(plan)
     assert not any("plan itself" in note for note in plan.notes)
     two = optimize(small_with({}))
-    assert {"threshold", "link"} <= dict(headline(two)).keys()
+    assert {"threshold", "link"} <= dict(answer_rows(two)).keys()
 
 
 @pytest.mark.parametrize("percentile", [50.0, 99.0])

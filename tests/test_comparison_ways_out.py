@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from planner.comparison import best_fleet
-from planner.comparison.changes import cents, significant, whole, with_value
+from planner.comparison.changes import cents, significant, step_multiples, with_value
 from planner.comparison.infeasibility import Trial, Trials, infeasible
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import planning_problem
@@ -205,7 +205,7 @@ def test_what_was_not_found_out_in_the_time_is_said() -> None:
     assert "budget_usd_per_hour" in str(error)
 
 
-@pytest.mark.parametrize("scale", [whole(8), whole(1), significant(), cents()])
+@pytest.mark.parametrize("scale", [step_multiples(8), step_multiples(1), significant(), cents()])
 @pytest.mark.parametrize("value", [0.125, 1.0, 8.0, 9.9999, 1234.5, 99995.0, 3.28e6])
 def test_values_are_numbered_in_order_and_the_nearest_to_a_value_enclose_it(scale: Any, value: float) -> None:
     low, high = scale.below(value), scale.above(value)

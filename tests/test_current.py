@@ -15,10 +15,10 @@ from planner.errors import InfeasibleError, InputError, UsageError
 from planner.executor import RunQuestion
 from planner.optimizer import planning_problem
 from planner.report.current_text import hours_table
-from planner.results import Current, Order, Plan, WayOn, plan_from
+from planner.results import Current, Order, Plan, TargetFleet, plan_from
 from planner.scenario import Scenario
-from planner.studies.current import Asked, current_fleet
-from planner.studies.current.fleet_file import StatedFleet, standing_fleet, stated_fleet
+from planner.studies.migration import MigrationQuestion, current_fleet
+from planner.studies.migration.fleet_file import StatedFleet, standing_fleet, stated_fleet
 from tests.builders import FAST, HOME, SMALL, sketch, small_with
 from tests.cpu_cost import cached
 
@@ -57,7 +57,7 @@ def fleet(folder: Path, *sizes: int, **more: Any) -> StatedFleet:
 
 def current_of(folder: Path, sizes: tuple[int, ...], *changes: tuple[str, Any], **more: Any) -> Current:
     scenario, plan = planned(*changes)
-    return current_fleet(scenario, plan, Asked(fleet(folder, *sizes), **more))
+    return current_fleet(scenario, plan, MigrationQuestion(fleet(folder, *sizes), **more))
 
 
 def sizes_of(plan: Plan) -> tuple[int, ...]:
@@ -180,8 +180,10 @@ def test_growth_breaks_every_fleet_when_its_own_room_is_used_up(tmp_path: Path) 
 def test_a_threshold_that_does_not_do_is_told_apart_from_a_fleet_that_does_not(tmp_path: Path) -> None:
     scenario, plan = planned(("pools.near.min_instances", 1))
     sizes = sizes_of(plan)
-    own = current_fleet(scenario, plan, Asked(fleet(tmp_path, *sizes, threshold_tokens=plan.threshold_tokens)))
-    wrong = current_fleet(scenario, plan, Asked(fleet(tmp_path, *sizes, threshold_tokens=100_000)))
+    own = current_fleet(
+        scenario, plan, MigrationQuestion(fleet(tmp_path, *sizes, threshold_tokens=plan.threshold_tokens))
+    )
+    wrong = current_fleet(scenario, plan, MigrationQuestion(fleet(tmp_path, *sizes, threshold_tokens=100_000)))
     assert (own.stays_at_threshold, own.stay.holds) == (True, True)
     assert (wrong.stays_at_threshold, wrong.stay.holds) == (False, True)
     assert wrong.stay.threshold_tokens != 100_000
@@ -191,7 +193,7 @@ def test_ports_that_stand_are_paid_for_and_changed_in_steps_of_their_own(tmp_pat
     tiers = [{"capacity_gbps": g, "usd_per_hour": g / 5, "max_ports": 2} for g in (10, 100)]
     scenario = small_with({**CHEAPEST, "links.wan.capacity_gbps": "free", "links.wan.tiers": tiers})
     plan = sketch(scenario)
-    asked = Asked(fleet(tmp_path, *sizes_of(plan), links={"wan": 210.0}))
+    asked = MigrationQuestion(fleet(tmp_path, *sizes_of(plan), links={"wan": 210.0}))
     found = current_fleet(scenario, plan, asked)
     (link,) = plan.links
     assert found.stay.links_gbps == {"wan": 210.0}
@@ -205,7 +207,7 @@ def test_a_plan_as_it_was_printed_states_the_fleet_that_stands(tmp_path: Path) -
     scenario, plan = planned()
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan.answer()))
-    found = current_fleet(scenario, plan, Asked(stated_fleet(path)))
+    found = current_fleet(scenario, plan, MigrationQuestion(stated_fleet(path)))
     assert found.optimum.order is None
     assert found.stays_at_threshold
     beside = plan.model_copy(update={"current": found})
@@ -268,7 +270,7 @@ BY_PERIOD: dict[str, Any] = {**PERIODS, "pools.near.rent": "by-period", "pools.d
 def test_roles_that_change_by_the_hour_are_refused(tmp_path: Path) -> None:
     scenario = small_with({**CHEAPEST, **PERIODS, "routing.role_conversion": True})
     with pytest.raises(InputError, match="role_conversion"):
-        current_fleet(scenario, planned()[1], Asked(fleet(tmp_path, 1, 1, 1)))
+        current_fleet(scenario, planned()[1], MigrationQuestion(fleet(tmp_path, 1, 1, 1)))
 
 
 @cached
@@ -281,7 +283,7 @@ def test_the_plan_of_pools_that_follow_the_periods_stands_as_it_is(tmp_path: Pat
     scenario, plan = followed()
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan.answer()), encoding="utf-8")
-    found = current_fleet(scenario, plan, Asked(stated_fleet(path)))
+    found = current_fleet(scenario, plan, MigrationQuestion(stated_fleet(path)))
     assert found.stay.holds
     assert found.stay.usd_per_hour == pytest.approx(plan.cost.usd_per_hour, rel=2 * GAP)
     assert found.optimum.order is None
@@ -293,7 +295,7 @@ def test_the_plan_of_pools_that_follow_the_periods_stands_as_it_is(tmp_path: Pat
 def test_staying_costs_the_schedule_and_not_the_fleet_of_the_busiest_period(tmp_path: Path) -> None:
     scenario, plan = followed()
     sizes = tuple(n + 1 for n in sizes_of(plan))
-    found = current_fleet(scenario, plan, Asked(fleet(tmp_path, *sizes)))
+    found = current_fleet(scenario, plan, MigrationQuestion(fleet(tmp_path, *sizes)))
     always = {f"pools.{name}.n_instances": n for name, n in zip(POOLS, sizes, strict=True)}
     stock = {f"sites.local.accelerators.{HOME}": 64}
     peak = sketch(small_with({**CHEAPEST, **PERIODS, **always, **stock})).cost.usd_per_hour
@@ -313,7 +315,7 @@ def test_staying_costs_the_schedule_and_not_the_fleet_of_the_busiest_period(tmp_
 
 def test_a_fleet_that_is_too_small_for_the_day_grows_to_one_that_follows_it(tmp_path: Path) -> None:
     scenario, plan = followed()
-    found = current_fleet(scenario, plan, Asked(fleet(tmp_path, 0, 1, 1)))
+    found = current_fleet(scenario, plan, MigrationQuestion(fleet(tmp_path, 0, 1, 1)))
     assert not found.stay.holds
     assert found.change is not None
     for way in (found.change, found.optimum):
@@ -327,7 +329,9 @@ def test_a_fleet_that_is_too_small_for_the_day_grows_to_one_that_follows_it(tmp_
 def test_every_step_is_run_where_a_latency_is_promised(tmp_path: Path) -> None:
     changes = (("slo.ttft_s", 9.0), ("demand_req_per_s", 1.0))
     found = current_of(tmp_path, (2, 3, 2), *changes, runs=RunQuestion(8_000))
-    ways: list[WayOn] = [way for way in (found.change, found.optimum) if way is not None and way.order is not None]
+    ways: list[TargetFleet] = [
+        way for way in (found.change, found.optimum) if way is not None and way.order is not None
+    ]
     assert ways
     for way in ways:
         assert way.order is not None

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.studies.current.growth import months_until
-from planner.studies.current.order import Sizes, Way, order_of
+from planner.studies.migration.growth import months_until
+from planner.studies.migration.order import Sizes, Transition, order_of
 
 SIZES = st.tuples(*[st.integers(0, 3)] * 3)
 
 
 @st.composite
-def ways(draw: st.DrawFn) -> Way:
+def ways(draw: st.DrawFn) -> Transition:
     """Two fleets of three pools, some in a common stock; each pool does some of two kinds of work, all of it needed."""
     begin, end = draw(SIZES), draw(SIZES)
     shares_stock = draw(st.tuples(*[st.booleans()] * 3))
@@ -29,7 +29,7 @@ def ways(draw: st.DrawFn) -> Way:
 
     stock = max(taken(begin), taken(end)) + draw(st.integers(0, 1))
     least = [draw(st.integers(0, min(a, b))) for a, b in zip(done(begin), done(end), strict=True)]
-    return Way(
+    return Transition(
         begin,
         end,
         lambda sizes: taken(sizes) <= stock,
@@ -37,7 +37,7 @@ def ways(draw: st.DrawFn) -> Way:
     )
 
 
-def reachable(way: Way) -> bool:
+def reachable(way: Transition) -> bool:
     """Whether unit steps towards the end lead there through fleets that fit and serve: every order, by breadth."""
     spans = (range(min(n, m), max(n, m) + 1) for n, m in zip(way.begin, way.end, strict=True))
     allowed = {sizes for sizes in product(*spans) if way.fits(sizes) and way.holds(sizes)}
@@ -56,12 +56,12 @@ def between(before: Sizes, after: Sizes) -> list[Sizes]:
 
 
 @given(ways())
-def test_there_is_an_order_where_any_order_leads_to_the_end(way: Way) -> None:
+def test_there_is_an_order_where_any_order_leads_to_the_end(way: Transition) -> None:
     assert (order_of(way) is not None) == reachable(way)
 
 
 @given(ways())
-def test_no_step_passes_through_a_fleet_that_does_not_fit_or_serve(way: Way) -> None:
+def test_no_step_passes_through_a_fleet_that_does_not_fit_or_serve(way: Transition) -> None:
     path = order_of(way)
     if path is None:
         return
@@ -72,7 +72,9 @@ def test_no_step_passes_through_a_fleet_that_does_not_fit_or_serve(way: Way) -> 
 
 @given(SIZES, SIZES)
 def test_with_room_for_all_additions_every_one_comes_before_any_removal(begin: Sizes, end: Sizes) -> None:
-    path = order_of(Way(begin, end, lambda _: True, lambda sizes: all(map(int.__ge__, sizes, map(min, begin, end)))))
+    path = order_of(
+        Transition(begin, end, lambda _: True, lambda sizes: all(map(int.__ge__, sizes, map(min, begin, end))))
+    )
     assert path is not None
     grows = [sum(after) > sum(before) for before, after in pairwise(path)]
     assert grows == sorted(grows, reverse=True)

@@ -17,13 +17,12 @@ from planner.errors import CheckFailedError, InfeasibleError, InputError, Undeci
 from planner.profiles import profile_names
 from planner.report import diff_markdown
 from planner.report.diff_comment import MOST_CHARACTERS
-from planner.report.diff_words import headline
+from planner.report.diff_words import diff_headline
 from planner.results import PlanDiff, PlanInputs, plan_from
 from planner.results.plan import Plan
 from planner.results.plan_diff import ValueChange
 from planner.scenario import bundled_scenarios, load_scenario, read_scenario
-from planner.studies.diff import MOST_NOISE, SOLVER_NOISE, plan_diff
-from planner.studies.diff_gate import FIGURES, Condition
+from planner.studies.diff import FIGURES, MOST_NOISE, SOLVER_NOISE, Condition, plan_diff
 from planner.studies.plan_inputs import plan_inputs, scenario_inputs
 from tests.builders import SMALL, sketch
 from tests.cpu_cost import cached
@@ -239,8 +238,8 @@ def test_another_bill_of_another_fleet_is_told_beyond_the_gaps_or_a_hundredth(
 
 def test_a_bill_that_is_not_known_any_more_is_the_headline() -> None:
     without = plan().model_copy(update={"cost": plan().cost.model_copy(update={"usd_per_hour": None})})
-    assert headline(compared(plan(), without)).startswith("The bill is not known any more: 182.50")
-    assert headline(compared(without, plan())).startswith("The bill is not known before: ")
+    assert diff_headline(compared(plan(), without)).startswith("The bill is not known any more: 182.50")
+    assert diff_headline(compared(without, plan())).startswith("The bill is not known before: ")
 
 
 def test_instances_ports_and_layouts_that_differ_are_told_whatever_the_gaps() -> None:

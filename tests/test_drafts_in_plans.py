@@ -7,12 +7,12 @@ import pytest
 
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate
-from planner.executor.drafted import drawn_steps, yield_chances
+from planner.executor.run import drawn_steps, yield_chances
 from planner.executor.service import DecodeTimes, decode_times, source
 from planner.notes import code_of
 from planner.optimizer import planning_problem
 from planner.optimizer.delays import spread
-from planner.roofline import DecodePoint, tokens_per_step, tokens_per_step_variance
+from planner.roofline import DecodeLimit, tokens_per_step, tokens_per_step_variance
 from planner.scenario import Scenario, read_scenario
 from tests.builders import sketch
 
@@ -51,7 +51,7 @@ def asked(tmp_path: Path) -> Path:
     return path
 
 
-def decode_point(scenario: Scenario) -> DecodePoint:
+def decode_point(scenario: Scenario) -> DecodeLimit:
     found = next(pool.rates.decode for pool in planning_problem(scenario).pools if pool.name == "d")
     assert found is not None
     return found

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.executor import worlds
+from planner.executor import initial_state
 from planner.executor.engine import EngineRun, engine_run
 from planner.executor.passes import EngineRules
 from tests.engine_cases import ROOMY, alike, linear_times, mixed, pass_s, rules, step_s
@@ -140,7 +140,7 @@ def test_what_memory_never_holds_is_refused_and_the_others_go_on_to_the_last(
     concurrency: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether any request is left is looked at after every event."""
-    monkeypatch.setattr(worlds, "EVENTS_AT_ONCE", 1)
+    monkeypatch.setattr(initial_state, "EVENTS_AT_ONCE", 1)
     load = mixed(40, concurrency, **({} if concurrency else {"arrivals_s": np.arange(40.0)}))
     load.prompt_tokens[[1, 20, 37]] = 5000
     found = engine_run(rules(room_tokens=4000.0), linear_times(), load)

@@ -16,7 +16,7 @@ from planner.cli import app
 from planner.errors import InfeasibleError, InputError
 from planner.profiles import Speculation, hardware_profile, model_profile
 from planner.profiles.stack import StackSettings
-from planner.roofline import Chip, Layout, MemoryFit, ServedModel, altered, memory_fit, stack
+from planner.roofline import Chip, InstanceModel, Layout, MemoryFit, altered, memory_fit, stack
 from planner.roofline.engine_memory import memory_settings, static_fraction
 from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.studies.predict import PredictQuestion, predict
@@ -85,7 +85,7 @@ def test_what_drafts_with_weights_of_its_own_takes_two_gigabytes_from_the_static
         static_fraction(mib * 2**20, layout, 8192, has_experts=True, has_drafter=d) for d in (False, True)
     )
     assert alone - drafted == pytest.approx(2048 / mib, abs=1e-3)
-    mtp = ServedModel(
+    mtp = InstanceModel(
         model_profile("deepseek-v3"),
         Chip(hardware_profile("h200-sxm")),
         layout,

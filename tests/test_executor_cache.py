@@ -14,7 +14,7 @@ from planner.errors import InputError
 from planner.executor import RunQuestion, simulate
 from planner.executor.cache_pools import block_bytes, state_bytes
 from planner.executor.draws import Draws, drawn_requests
-from planner.executor.kernel import World
+from planner.executor.kernel import SimulationState
 from planner.executor.prompt_blocks import trace_blocks
 from planner.workload.traces import BLOCK_TOKENS
 from tests.builders import in_classes
@@ -33,7 +33,7 @@ def one_by_one(prompts: Sequence[Sequence[int]], extra: int = 100) -> Any:
     return asked(1000.0 * np.arange(len(prompts)), [BLOCK_TOKENS * len(p) + extra for p in prompts])
 
 
-def hits(w: World) -> list[float]:
+def hits(w: SimulationState) -> list[float]:
     """Hits in blocks."""
     return (w.requests["cached_tokens"] / BLOCK_TOKENS).tolist()
 
@@ -113,13 +113,13 @@ TURNS = [tuple(range(40)), tuple(range(42))]
 THRESHOLD = 5000.0
 
 
-def turns(model: dict[str, Any], bandwidth: str) -> World:
+def turns(model: dict[str, Any], bandwidth: str) -> SimulationState:
     """A long prompt, then its continuation, under one of the paper's rules."""
     stated = model | cache(bandwidth=bandwidth)
     return run(one_by_one(TURNS), stated, blocks=chains(TURNS), threshold_tokens=THRESHOLD)
 
 
-def ways(w: World) -> list[str]:
+def ways(w: SimulationState) -> list[str]:
     return ["far" if long else "home" for long in w.routes["is_long"][w.requests["route"]]]
 
 
@@ -156,7 +156,7 @@ def test_a_fetched_prefix_waits_for_its_link() -> None:
     assert w.requests["prefill_start_s"][1] - w.requests["arrival_s"][1] == pytest.approx(1.0, rel=1e-6)
 
 
-def played(trace: Conversations, model: str, **stated: Any) -> World:
+def played(trace: Conversations, model: str, **stated: Any) -> SimulationState:
     """The trace, each request alone, so that whatever came before is in the pool."""
     changes = {"workload": {"trace": {"path": str(trace.path)}}, "model.profile": model, "execution.cache": stated}
     asked_scenario = scenario(changes)
@@ -165,7 +165,7 @@ def played(trace: Conversations, model: str, **stated: Any) -> World:
     return run(requests, changes, blocks=blocks)
 
 
-def hit_fraction(w: World) -> float:
+def hit_fraction(w: SimulationState) -> float:
     return float(w.requests["cached_tokens"].sum() / w.requests["total_tokens"].sum())
 
 

@@ -11,7 +11,7 @@ from planner.executor.draws import Draws, drawn_requests
 from planner.executor.engine import EngineLoad, engine_run
 from planner.executor.full_instance import full_instance
 from planner.executor.kernel.records import REQUEST
-from planner.executor.unservable_prompts import check_room
+from planner.executor.run import check_room
 from planner.results import Fleet, Run, RunRecords
 from tests.colocated_cases import chat, fleet
 from tests.cpu_cost import cached

@@ -175,13 +175,13 @@ def test_a_folder_removed_since_it_was_found_is_no_failure(folder: Path, caplog:
 def test_two_processes_that_store_at_once_leave_one_whole_folder(folder: Path) -> None:
     """The first stays; the other one finds it when it is done."""
     place = folder / "name"
-    with code_cache.keep(place) as ours:
+    with code_cache.replaced_folder(place) as ours:
         (ours / "code").write_text("ours", encoding="utf-8")
-        with code_cache.keep(place) as theirs:
+        with code_cache.replaced_folder(place) as theirs:
             (theirs / "code").write_text("theirs", encoding="utf-8")
-        assert code_cache.is_whole(place)
+        assert code_cache.is_intact(place)
     assert (place / "code").read_text(encoding="utf-8") == "theirs"
-    assert code_cache.is_whole(place)
+    assert code_cache.is_intact(place)
     assert list(folder.iterdir()) == [place]
 
 
@@ -294,5 +294,5 @@ def test_processes_at_once_get_the_right_answers(folder: Path) -> None:
         with process:
             assert process.communicate()[0].split() == ["42", "5.0", "2"]
             assert process.returncode == 0
-    assert all(map(code_cache.is_whole, folder.iterdir()))
+    assert all(map(code_cache.is_intact, folder.iterdir()))
     assert len(list(folder.iterdir())) == 2

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.executor import RunQuestion, simulate
 from planner.executor.confidence import Batches, Stratum, bounds, mean_interval, quantile_interval, quantiles
-from planner.promises.plan_to_run import planned
+from planner.promises.plan_to_run import plan_at_loads
 from planner.results import Interval, Plan
 from tests.builders import small_with
 from tests.campaigns.interval_coverage import QUEUES, coverage
@@ -116,7 +116,7 @@ def test_intervals_hold_the_truth_of_a_busy_queue_as_often_as_they_say() -> None
 
 def small_plan(**changes: Any) -> tuple[Any, Plan]:
     scenario = small_with({"slo": {"ttft_s": 4.0}, "objective": "min-cost", "demand_req_per_s": 1.5, **changes})
-    plan = planned(scenario).plan
+    plan = plan_at_loads(scenario).plan
     assert isinstance(plan, Plan)
     return scenario, plan
 

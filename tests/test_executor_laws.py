@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.executor import system, world
-from planner.executor.kernel import World
+from planner.executor import simulation_state, system
+from planner.executor.kernel import SimulationState
 from planner.executor.kernel.records import FINISHED
 from planner.executor.run import run_to_end
 from tests.executor_cases import TOKEN_BYTES, TOKEN_S, asked, fleet, poisson_s, run, scenario, whole_tokens
@@ -50,7 +50,7 @@ def stated(changes: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in changes.items() if value is not None}
 
 
-def check_laws(w: World) -> None:
+def check_laws(w: SimulationState) -> None:
     asked_for, clock = w.requests, w.clock[0]
     assert clock["violations"] == 0
     assert clock["n_finished"] + clock["n_dropped"] == len(asked_for)
@@ -96,7 +96,7 @@ def test_a_closed_system_holds_as_many_as_it_may(seed: int, changes: dict[str, A
     plan = system(scenario(stated(changes), 10), fleet(**sizes))
     asked_for = drawn(seed)
     asked_for["arrival_s"] = 0.0  # nobody thinks
-    w = world(plan, asked_for, users=17)
+    w = simulation_state(plan, asked_for, users=17)
     run_to_end(w)
     check_laws(w)
     inside = w.samples[:, 1]

@@ -10,7 +10,7 @@ from planner.executor import RunQuestion, simulate, system
 from planner.executor.draws import blank_requests
 from planner.executor.engine import EngineLoad, engine_run
 from planner.executor.routes import Topology
-from planner.executor.streams import Stream
+from planner.executor.streams import RequestStream
 from planner.results import NONE_LEAVES, Fleet, PoolPlan, Run, RunRecords
 from planner.scenario import Scenario
 from tests.colocated_cases import chat, fleet
@@ -162,7 +162,7 @@ def test_a_colocated_pool_has_the_share_of_decode_that_the_plan_states() -> None
     shares = {"short": {"both": 0.5, "near": 0.5}, "decode": {"both": 0.2, "dec": 0.8}}
     both, near, dec = plan.pools
     topology = Topology(asked(), ((both, 0), (near, 1)), (dec, both), ())
-    ways = topology.ways(Stream("all", None, 20.0, NONE_LEAVES, shares))["short"]
+    ways = topology.stream_routes(RequestStream("all", None, 20.0, NONE_LEAVES, shares))["short"]
     weights = {(way.prefill, way.decode): way.weight for way in ways}
     assert weights == pytest.approx({(0, 1): 0.5, (1, 0): 0.4, (1, 1): 0.1})
 

@@ -17,7 +17,7 @@ from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, system
 from planner.executor.cache_pools import block_bytes
 from planner.executor.draws import Draws, drawn_requests
-from planner.executor.kernel import World
+from planner.executor.kernel import SimulationState
 from planner.executor.measure import check_pools
 from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
 from planner.report import PRINT_WIDTH
@@ -73,7 +73,7 @@ def run(
     extra: int = 100,
     output: int = 1,
     **sizes: Any,
-) -> World:
+) -> SimulationState:
     """Prompts of these blocks and some tokens more."""
     requests = asked(arrival_s, [BLOCK_TOKENS * len(p) + extra for p in prompts], output=output)
     w = ended(system(scenario(changes), both_ways(**sizes)), requests, chains(prompts))
@@ -82,15 +82,15 @@ def run(
     return w
 
 
-def hit_blocks(w: World, r: int = -1) -> float:
+def hit_blocks(w: SimulationState, r: int = -1) -> float:
     return float(w.requests["cached_tokens"][r] / BLOCK_TOKENS)
 
 
-def is_far(w: World, r: int = -1) -> bool:
+def is_far(w: SimulationState, r: int = -1) -> bool:
     return bool(w.routes["is_long"][w.requests["route"][r]])
 
 
-def moved(w: World) -> int:
+def moved(w: SimulationState) -> int:
     return int(w.rebalancer[0]["n_moved"])
 
 
@@ -254,7 +254,9 @@ def test_nothing_moves_where_nothing_happens_any_more() -> None:
     assert w.clock[0]["n_dropped"] == 1
 
 
-def tree_run(seed: int, model: Mapping[str, Any], n_blocks: int, rebalance: Mapping[str, Any] | None) -> World:
+def tree_run(
+    seed: int, model: Mapping[str, Any], n_blocks: int, rebalance: Mapping[str, Any] | None
+) -> SimulationState:
     """Prompts that share beginnings, at two sites with little room and links both ways."""
     rng = np.random.default_rng(seed)
     tree = [[0]]

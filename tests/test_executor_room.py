@@ -9,7 +9,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, system
-from planner.executor.kernel import World
+from planner.executor.kernel import SimulationState
 from planner.profiles import GqaLayers
 from planner.units import GB
 from tests.builders import small
@@ -65,7 +65,7 @@ def random_requests(seed: int, n: int = 400) -> Any:
     return asked(np.cumsum(rng.exponential(0.25, n)), tokens)
 
 
-def most_held_bytes(w: World) -> float:
+def most_held_bytes(w: SimulationState) -> float:
     """Most that any instance held at a time, by the recorded times."""
     done, most = w.requests, 0.0
     size = held_bytes(done["total_tokens"])

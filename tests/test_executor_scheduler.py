@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.executor import system, world
+from planner.executor import simulation_state, system
 from planner.executor.compilation import machine_code
 from planner.executor.draws import Draws
 from planner.executor.fault_schedule import fault_schedule
-from planner.executor.kernel import World
+from planner.executor.kernel import SimulationState
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import DRAINS, FINISHED, SERVES, SHARED_QUEUE, UP
 from tests.executor_cases import STEP_S, TOKEN_BYTES, TOKEN_S, asked, fleet, poisson_s, run, scenario
@@ -49,7 +49,7 @@ def same(a: Any, b: Any) -> bool:
     return all(np.array_equal(a[name], b[name], equal_nan=a[name].dtype.kind == "f") for name in a.dtype.names)
 
 
-def check_units(w: World) -> None:
+def check_units(w: SimulationState) -> None:
     """Nobody is lost or served twice among the units, and each is in one role at a time."""
     in_prefill, in_decode = w.instances["is_up"][w.units["instance"]], w.decoders["is_up"][w.units["decoder"]]
     serves = w.units["state"] == SERVES
@@ -104,7 +104,7 @@ def test_a_unit_that_drains_gets_nothing_new_and_warms_up_before_it_serves(dispa
     requests = swinging(5, n=500, rate=6.0)
     changes = EAGER | {"dispatch": dispatch, "prefill_batching": "chunked"}
     plan = system(scenario(changes, batch=4), fleet(n_near=3, n_decode=3, threshold_tokens=6e4))
-    w = world(plan, requests)
+    w = simulation_state(plan, requests)
     begin, go_on = machine_code({start: (w,), advance: (w, 0)})
     begin(w)
     n_drained, warmed = 0, dict.fromkeys(range(len(w.units)), 0.0)

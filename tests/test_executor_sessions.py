@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.executor import system, world
+from planner.executor import simulation_state, system
 from planner.executor.draws import Draws
 from planner.executor.kernel.records import NONE
 from planner.executor.prompt_blocks import PromptBlocks
@@ -73,7 +73,7 @@ def test_a_cache_without_limit_finds_every_full_block_of_the_turn_before() -> No
     asked = straight(changes)
     requests, blocks = session_requests(asked, 3_000, 0.5, Draws(5))
     plan = system(asked, fleet(n_fast=0, n_near=4, n_decode=2))
-    w = world(plan, requests, blocks=blocks)
+    w = simulation_state(plan, requests, blocks=blocks)
     run_to_end(w)
     session, last = sessions_of(blocks), {}
     for r in range(len(requests)):

@@ -5,7 +5,7 @@ import pytest
 
 from planner.executor import RunQuestion, simulate
 from planner.executor.warm_up import RELAXATIONS_TO_WARM_UP, relaxation_s
-from planner.promises.validation import check
+from planner.promises.validation import promise_check
 from planner.results import Interval
 from tests.executor_cases import fleet, scenario
 
@@ -65,7 +65,7 @@ def test_before_a_run_has_settled_a_figure_too_low_is_undecided_and_one_too_high
     predicted: float, is_off: str
 ) -> None:
     sure = Interval(low=3.0, high=3.1)
-    settled, not_settled = (check("ttft_mean_s", predicted, 3.05, sure, 1000, n) for n in (None, 64_000))
+    settled, not_settled = (promise_check("ttft_mean_s", predicted, 3.05, sure, 1000, n) for n in (None, 64_000))
     assert (settled.decided, settled.holds) == (True, False)
     assert not not_settled.holds
     assert not_settled.decided == (is_off == "high")
@@ -73,5 +73,5 @@ def test_before_a_run_has_settled_a_figure_too_low_is_undecided_and_one_too_high
 
 
 def test_what_holds_before_a_run_has_settled_needs_no_more_requests() -> None:
-    found = check("ttft_mean_s", 3.05, 3.05, Interval(low=3.0, high=3.1), 1000, 64_000)
+    found = promise_check("ttft_mean_s", 3.05, 3.05, Interval(low=3.0, high=3.1), 1000, 64_000)
     assert (found.decided, found.holds, found.enough_requests) == (True, True, None)

@@ -13,7 +13,7 @@ from planner.cli import app
 from planner.comparison import optimize
 from planner.errors import InfeasibleError
 from planner.report import explanation, explanation_tables
-from planner.report.cited_figures import figure_of
+from planner.report.explained_worth import figure_of
 from planner.report.formats import figure, seconds, small_percent
 from planner.results import Explanation, Plan, plan_from
 from planner.scenario import load_scenario

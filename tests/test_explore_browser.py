@@ -14,10 +14,11 @@ from planner.report import explore_html
 from planner.results import CaseFront, Fleet, Hour
 from planner.results.explorer import Explorer, Tables
 from planner.scenario import read_scenario
-from planner.studies.explore.combination import Knobs, highest_req_per_s, latency, usd_per_hour
+from planner.studies.explore.combination import Knobs, fleet_req_per_s, usd_per_hour
 from tests.browser import Browser, Opened, started
 from tests.explore_cases import followed_page, page_of_network, planned_with, tables_of_case
 from tests.explore_cases import page as page_of
+from tests.explore_reference import fleet_latency
 from tests.test_explore_page import hostile
 from tests.test_report_records import make_executed
 from tests.test_report_studies import make_front, make_sensitivity
@@ -98,11 +99,11 @@ def test_the_page_computes_what_python_computes_from_the_same_tables(browser: Br
         for _ in range(20):
             sizes = tuple(rng.choice(pool.waits.n_instances) for pool in tables.pools if pool.waits)
             knobs = Knobs(sizes, rng.uniform(tables.node_tokens[0], tables.node_tokens[-1]), 1.0)
-            knobs = knobs._replace(req_per_s=rng.uniform(0.2, 0.98) * highest_req_per_s(tables, knobs))
+            knobs = knobs._replace(req_per_s=rng.uniform(0.2, 0.98) * fleet_req_per_s(tables, knobs))
             opened.turn(sizes=list(sizes), threshold=knobs.threshold_tokens, rate=knobs.req_per_s)
-            figures, expected = opened.figures(), latency(tables, knobs)
+            figures, expected = opened.figures(), fleet_latency(tables, knobs)
             assert expected is not None
-            assert figures["max_throughput_req_per_s"] == pytest.approx(highest_req_per_s(tables, knobs), rel=1e-12)
+            assert figures["max_throughput_req_per_s"] == pytest.approx(fleet_req_per_s(tables, knobs), rel=1e-12)
             assert figures["usd_per_hour"] == pytest.approx(usd_per_hour(tables, knobs), rel=1e-12)
             for key in TIMES:
                 assert figures[key] == pytest.approx(expected[key], rel=1e-7), (knobs, key)
@@ -284,7 +285,7 @@ def test_a_network_is_turned_in_every_period_as_python_turns_its_tables(browser:
             for _ in range(3):
                 sizes = tuple(rng.choice(pool.waits.n_instances) for pool in tables.pools if pool.waits)
                 knobs = Knobs(sizes, tables.planned_tokens * rng.uniform(0.8, 1.2), 1.0)
-                knobs = knobs._replace(req_per_s=0.6 * highest_req_per_s(tables, knobs))
+                knobs = knobs._replace(req_per_s=0.6 * fleet_req_per_s(tables, knobs))
                 opened.turn(sizes=list(sizes), threshold=knobs.threshold_tokens, rate=knobs.req_per_s)
                 assert_tables(opened, tables, knobs)
             opened.page.locator("#reset").click()
@@ -294,7 +295,7 @@ def test_a_network_is_turned_in_every_period_as_python_turns_its_tables(browser:
 def steady_tokens(tables: Tables) -> list[float]:
     """Thresholds at which the fleet as planned serves its demand."""
     at = [Knobs(sizes_of(tables), tokens, tables.planned_req_per_s) for tokens in tables.fine_tokens]
-    return [knobs.threshold_tokens for knobs in at if highest_req_per_s(tables, knobs) > knobs.req_per_s]
+    return [knobs.threshold_tokens for knobs in at if fleet_req_per_s(tables, knobs) > knobs.req_per_s]
 
 
 def sizes_of(tables: Tables) -> tuple[int, ...]:
@@ -302,9 +303,9 @@ def sizes_of(tables: Tables) -> tuple[int, ...]:
 
 
 def assert_tables(opened: Opened, tables: Tables, knobs: Knobs) -> None:
-    figures, expected = opened.figures(), latency(tables, knobs)
+    figures, expected = opened.figures(), fleet_latency(tables, knobs)
     assert expected is not None
-    assert figures["max_throughput_req_per_s"] == pytest.approx(highest_req_per_s(tables, knobs), rel=1e-12)
+    assert figures["max_throughput_req_per_s"] == pytest.approx(fleet_req_per_s(tables, knobs), rel=1e-12)
     assert figures["usd_per_hour"] == pytest.approx(usd_per_hour(tables, knobs), rel=1e-12)
     for key in TIMES:
         assert figures[key] == pytest.approx(expected[key], rel=1e-7), (knobs, key)

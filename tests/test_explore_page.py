@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from planner.cli import app
 from planner.report import explore_html
-from planner.report.decision import answers, recommendation_text
+from planner.report.decision import decision_rows, recommendation_text
 from planner.report.explore_charts import FLEETS, PLACES, specifications
 from planner.report.explore_page import CAPTIONS, OWN, SECTIONS, VENDORED, packaged
 from planner.report.screen import fleet_table, other_fleets_table
-from planner.results.explorer import Explorer, Place
+from planner.results.explorer import Explorer, MapSite
 from planner.scenario import read_scenario
-from planner.studies.explore import Asked, explorer
+from planner.studies.explore import PageInputs, explorer
 from tests.cpu_cost import cached
 
 MOST_BYTES = 1_500_000
@@ -28,7 +28,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>&{{ 7*7 }}\u2028<!--"
 @cached
 def small_page() -> Explorer:
     """Of a scenario that is planned soon."""
-    return explorer(Asked(read_scenario("not-worth-it"), "", "planner optimize not-worth-it", "0", None, False))
+    return explorer(PageInputs(read_scenario("not-worth-it"), "", "planner optimize not-worth-it", "0", None, False))
 
 
 class Elements(HTMLParser):
@@ -58,7 +58,7 @@ def hostile(page: Explorer) -> Explorer:
             "command": HOSTILE,
             "notes": HOSTILE,
             "sources": (HOSTILE,),
-            "places": tuple(Place(name=place.name, title=HOSTILE) for place in page.places),
+            "places": tuple(MapSite(name=place.name, title=HOSTILE) for place in page.places),
             "inputs": tuple(note.model_copy(update={"what": HOSTILE, "source": HOSTILE}) for note in page.inputs),
             "plan": page.plan.model_copy(
                 update={
@@ -164,7 +164,7 @@ def test_the_page_begins_with_the_answer_of_the_command_line() -> None:
     text = unescape(explore_html(page))
     head = text[: text.index("<main>")]
     assert recommendation_text(page.plan) in head
-    for label, answer in answers(page.plan):
+    for label, answer in decision_rows(page.plan):
         assert f"<dt>{label}</dt><dd>{answer}</dd>" in head
     assert "Not worth it" not in head
     for table in (fleet_table(page.plan), other_fleets_table(page.plan)):

@@ -18,24 +18,22 @@ from planner.queueing import Service, Ttft, mgc_wait
 from planner.results import Fleet, PeriodPlan, Plan, plan_from
 from planner.results.explorer import Explorer, Tables
 from planner.scenario import load_scenario, read_scenario
-from planner.studies.explore import Asked, explorer
+from planner.studies.explore import PageInputs, explorer
 from planner.studies.explore.combination import (
     Knobs,
     busy,
     capacities,
-    highest_req_per_s,
-    is_node,
-    latency,
+    fleet_req_per_s,
     usd_per_hour,
     usd_per_million,
 )
 from planner.studies.explore.exact import quantile_near_s
-from planner.studies.explore.network_plan import solution_of_network_plan
 from planner.studies.explore.network_tables import NetworkTables
-from planner.studies.explore.study import solution_of_plan
+from planner.studies.explore.study import solution_of_network_plan, solution_of_plan
 from planner.studies.explore.tables import USE, tables_of
 from tests.builders import sketch
 from tests.explore_cases import CASES, followed_page, networks, page, page_of_network, planned_with, tables_of_case
+from tests.explore_reference import fleet_latency, is_node
 
 EXACT = 1e-6
 BETWEEN = 0.02
@@ -73,7 +71,7 @@ def test_at_nodes_every_figure_is_that_of_optimize(name: str) -> None:
     tables = tables_of_case(name)
     for knobs in random.Random(SEED).sample(steady_nodes(name), ALL_NODES[name]):
         assert is_node(tables, knobs)
-        fleet, times = planned_with(name, knobs), latency(tables, knobs)
+        fleet, times = planned_with(name, knobs), fleet_latency(tables, knobs)
         assert fleet.throughput_req_per_s == pytest.approx(knobs.req_per_s, rel=EXACT)
         assert times is not None
         for key in TIMES:
@@ -86,7 +84,7 @@ def assert_rates_and_cost(tables: Tables, knobs: Knobs, fleet: Fleet) -> None:
     for i, pool in enumerate(tables.pools):
         assert used[i] == pytest.approx(fleet.pool(pool.name).utilization, rel=EXACT)
         assert most[i] == pytest.approx(fleet.pool(pool.name).capacity_req_per_s, rel=EXACT)
-    assert highest_req_per_s(tables, knobs) == pytest.approx(fleet.max_throughput_req_per_s, rel=EXACT)
+    assert fleet_req_per_s(tables, knobs) == pytest.approx(fleet.max_throughput_req_per_s, rel=EXACT)
     assert usd_per_hour(tables, knobs) == pytest.approx(fleet.cost.usd_per_hour, rel=EXACT)
     per_million = fleet.cost.usd_per_million_input_tokens, fleet.cost.usd_per_million_output_tokens
     assert usd_per_million(tables, knobs) == pytest.approx(per_million, rel=EXACT)
@@ -99,7 +97,7 @@ def turned(name: str, rng: random.Random) -> Knobs:
         sizes = tuple(rng.choice(pool.waits.n_instances) for pool in tables.pools if pool.waits)
         t = tables.node_tokens[0] * (tables.node_tokens[-1] / tables.node_tokens[0]) ** rng.random()
         knobs = Knobs(sizes, round(t), 1.0)
-        rate = highest_req_per_s(tables, knobs) * rng.uniform(0.3, 0.95)
+        rate = fleet_req_per_s(tables, knobs) * rng.uniform(0.3, 0.95)
         knobs = knobs._replace(req_per_s=round(rate, 3))
         stocked = all(
             sum(n * p.accelerators_per_instance for n, p in zip(sizes, tables.pools, strict=True) if p.name in s.pools)
@@ -116,9 +114,9 @@ def test_between_nodes_times_are_within_two_percent_and_rates_within_a_thousandt
     for _ in range(6):
         knobs = turned(name, rng)
         assert not is_node(tables, knobs)
-        fleet, times = planned_with(name, knobs), latency(tables, knobs)
+        fleet, times = planned_with(name, knobs), fleet_latency(tables, knobs)
         assert times is not None
-        assert highest_req_per_s(tables, knobs) == pytest.approx(fleet.max_throughput_req_per_s, rel=1e-3)
+        assert fleet_req_per_s(tables, knobs) == pytest.approx(fleet.max_throughput_req_per_s, rel=1e-3)
         for key in TIMES:
             assert times[key] == pytest.approx(getattr(fleet.latency, key), rel=BETWEEN), (knobs, key)
 
@@ -127,7 +125,7 @@ def test_sizes_alone_leave_rates_and_cost_exact() -> None:
     tables, rng = tables_of_case("reference"), random.Random(SEED)
     for _ in range(3):
         knobs = turned("reference", rng)._replace(threshold_tokens=rng.choice(tables.fine_tokens))
-        knobs = knobs._replace(req_per_s=round(0.5 * highest_req_per_s(tables, knobs), 4))
+        knobs = knobs._replace(req_per_s=round(0.5 * fleet_req_per_s(tables, knobs), 4))
         assert_rates_and_cost(tables, knobs, planned_with("reference", knobs))
 
 
@@ -157,7 +155,7 @@ def test_a_plan_of_another_fleet_is_refused() -> None:
     renamed = plan.model_copy(update={"pools": (plan.pools[0].model_copy(update={"name": "other"}), *plan.pools[1:])})
     for other in (renamed, plan.model_copy(update={"links": ()})):
         with pytest.raises(InputError, match="is of another fleet"):
-            explorer(Asked(scenario, "", "planner optimize", "0", other, False))
+            explorer(PageInputs(scenario, "", "planner optimize", "0", other, False))
 
 
 BATCHES = """
@@ -186,18 +184,18 @@ source = "a test"
 def test_a_page_of_a_finished_plan_of_batches_shows_it_and_turns_nothing() -> None:
     scenario = load_scenario(BATCHES, "batches.toml", Path())
     plan = plan_from(json.dumps(optimize(scenario).answer()), "plan.json")
-    made = explorer(Asked(scenario, BATCHES, "planner optimize", "0", plan, False))
+    made = explorer(PageInputs(scenario, BATCHES, "planner optimize", "0", plan, False))
     assert made.plan == plan
     assert made.tables == ()
 
 
 def test_without_a_queueing_model_rates_and_cost_are_told_and_no_times() -> None:
-    made = explorer(Asked(read_scenario("prfaas-paper", ['dispatch = "round-robin"']), "", "", "0", None, False))
+    made = explorer(PageInputs(read_scenario("prfaas-paper", ['dispatch = "round-robin"']), "", "", "0", None, False))
     (tables,) = made.tables
     assert tables.exact is None
     knobs = Knobs(planned_sizes(tables), tables.planned_tokens, 2.0)
-    assert set((latency(tables, knobs) or {}).values()) == {None}
-    assert highest_req_per_s(tables, knobs) == pytest.approx(made.plan.max_throughput_req_per_s, rel=EXACT)
+    assert set((fleet_latency(tables, knobs) or {}).values()) == {None}
+    assert fleet_req_per_s(tables, knobs) == pytest.approx(made.plan.max_throughput_req_per_s, rel=EXACT)
 
 
 def hourly_usd(made: Explorer, knobs: Sequence[Knobs]) -> float:
@@ -215,7 +213,7 @@ def assert_period(tables: Tables, knobs: Knobs, period: PeriodPlan, times: float
     """What the tables say with the knobs is what a plan says of its period."""
     used = {pool.name: part for pool, part in zip(tables.pools, busy(tables, knobs), strict=True)}
     assert used == pytest.approx({p.name: p.utilization for p in period.pools if p.name in used}, rel=EXACT)
-    found = latency(tables, knobs)
+    found = fleet_latency(tables, knobs)
     assert found is not None
     for key in TIMES:
         assert found[key] == pytest.approx(getattr(period.latency, key), rel=times), (period.name, knobs, key)
@@ -273,7 +271,7 @@ def test_between_nodes_times_of_a_network_are_within_eight_percent() -> None:
         steady = [knobs for knobs in tried if max(busy(tables, knobs)) < 0.9]
         assert len(steady) >= 3
         for knobs in steady[:4]:
-            found = latency(tables, knobs)
+            found = fleet_latency(tables, knobs)
             assert found is not None
             assert found == pytest.approx(evaluated(made, p, knobs), rel=0.08), knobs
 
@@ -304,7 +302,7 @@ def test_a_network_of_one_route_is_turned_as_optimize_turns_it() -> None:
 @pytest.mark.parametrize("name", ["two periods", "two classes"])
 def test_the_page_of_a_finished_network_plan_has_the_same_tables(name: str) -> None:
     made, scenario = page_of_network(name), networks()[name]
-    again = explorer(Asked(scenario, "", "", "0", plan_from(json.dumps(made.plan.answer()), "plan.json"), False))
+    again = explorer(PageInputs(scenario, "", "", "0", plan_from(json.dumps(made.plan.answer()), "plan.json"), False))
     assert len(again.tables) == len(made.tables)
     for one, other in zip(again.tables, made.tables, strict=True):
         assert one.planned_tokens == pytest.approx(other.planned_tokens, rel=1e-9)
@@ -339,7 +337,7 @@ def test_the_front_of_the_tables_rises_and_no_fleet_in_stock_is_above_it(name: s
     assert rates[-1] >= made.plan.max_throughput_req_per_s * (1 - 1e-9)
     for _ in range(20):
         knobs = turned(name, rng)
-        rate = highest_req_per_s(tables, knobs)
+        rate = fleet_req_per_s(tables, knobs)
         usd = usd_per_hour(tables, knobs._replace(req_per_s=rate)) or 0.0
         best = max((p.value for p in points if p.usd_per_hour <= usd * (1 + 1e-9)), default=0.0)
         assert rate <= best * (1 + 1e-3), knobs  # between fine thresholds a rate is a thousandth off at most

@@ -8,7 +8,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.profiles.points import ServingPoint, read_points
-from planner.profiles.points.csv_points import csv_points
+from planner.profiles.points.reader import csv_points
 from planner.profiles.stack_writer import stack_toml
 from planner.studies.fidelity import fidelity
 from planner.studies.fidelity.cases import case_of

@@ -14,7 +14,7 @@ from planner.cli.point_options import POINT_OPTIONS
 from planner.errors import CheckFailedError, InputError, UsageError
 from planner.profiles.points import ServingPoint
 from planner.profiles.points.point import CONFIGURATION, LOAD
-from planner.profiles.points.row import option
+from planner.profiles.points.row import column_option
 from tests.fidelity_points import POINT, configurations, made_by, shown, written
 from tests.json_forms import MAYBE, Only, faults
 
@@ -167,7 +167,7 @@ def test_there_is_an_option_for_everything_a_reader_may_miss() -> None:
     assert tuple(POINT_OPTIONS) == (*CONFIGURATION, *LOAD)
     for command in ("fidelity", "calibrate"):
         text = CliRunner().invoke(app, [command, "--help"]).stdout
-        assert all(f"{option(column)} " in text for column in POINT_OPTIONS), command
+        assert all(f"{column_option(column)} " in text for column in POINT_OPTIONS), command
 
 
 def test_every_unreadable_file_is_named(tmp_path: Path, file: Path) -> None:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from planner.profiles import model_profile, profile_names
 from planner.studies.fidelity import fidelity
-from planner.studies.fidelity.cases import case_of, cases_of
-from planner.studies.fidelity.copies import family_name, format_in
+from planner.studies.fidelity.cases import case_of, cases_of, family_name, format_in
 from tests.fidelity_points import POINT
 
 FORMATS = {

@@ -17,7 +17,7 @@ from planner.profiles.points import ServingPoint, read_points
 from planner.results import Fidelity, PredictedPoint
 from planner.studies.fidelity import catalogue_points, fidelity
 from planner.studies.fidelity.cases import cases_of
-from planner.studies.fidelity.notes import DoubtNote, read_notes
+from planner.studies.fidelity.survey import DoubtNote, read_notes
 from tests.cpu_cost import cached
 from tests.fidelity_points import POINT, configurations, shown, slower
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from planner.profiles.points import ServingPoint
-from planner.profiles.points.csv_points import csv_points
+from planner.profiles.points.reader import csv_points
 from planner.roofline import stack
 from planner.studies.fidelity import PointsOf, calibrated_stack, fidelity
 from planner.studies.fidelity.cases import case_of, cases_of
 from planner.studies.fidelity.closed_loops import is_run
-from planner.studies.fidelity.loads import loads_of, served_model
+from planner.studies.fidelity.loads import case_model, loads_of
 from tests.fidelity_points import POINT
 
 DEEPSEEK = replace(POINT, model="deepseek-v3", precision="fp8", n_accelerators=8, tp_size=8, moe_tp_size=8)
@@ -30,7 +30,7 @@ def tpot_s(*points: ServingPoint) -> list[float]:
 def test_a_request_alone_with_stated_drafts_takes_a_step_over_the_tokens_that_it_yields(n: int) -> None:
     point = replace(DEEPSEEK, concurrency=1.0, lengths_are_means=True, draft_tokens=n, acceptance=0.8)
     case = case_of(point)
-    served = replace(served_model(case, SGLANG.run_as, "decode", True), factors=SGLANG.factors)
+    served = replace(case_model(case, SGLANG.run_as, "decode", True), factors=SGLANG.factors)
     assert served.speculation is not None
     assert served.speculation.acceptance == (0.8,) * n
     context = point.input_tokens + point.output_tokens / 2

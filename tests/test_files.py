@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from planner.errors import InputError
-from planner.files import check_writable, put, remove_scratch, scratch_prefix, whole_file, write_bytes, write_text
+from planner.files import (
+    check_writable,
+    move_into_place,
+    remove_scratch,
+    scratch_prefix,
+    whole_file,
+    write_bytes,
+    write_text,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -28,7 +36,7 @@ def by_bytes(path: Path) -> None:
 def by_moving(path: Path) -> None:
     aside = path.parent / "aside"
     aside.write_text("new")
-    put(aside, path)
+    move_into_place(aside, path)
     aside.unlink(missing_ok=True)
 
 
@@ -155,7 +163,7 @@ def test_a_device_that_takes_nothing_is_said() -> None:
 
 
 SAYS = "import sys; from planner.files import write_text; from pathlib import Path; print('before', flush=True); "
-RESERVED = "from planner.cli.streams import reserve_stdout; reserve_stdout(); "
+RESERVED = "from planner.cli.exit import reserve_stdout; reserve_stdout(); "
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")

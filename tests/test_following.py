@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from planner.comparison import best_fleet
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import Solution, planning_problem, searched
-from planner.optimizer.rent import is_kept_up, mean_instances, starts
+from planner.optimizer import Solution, best_solution, planning_problem
+from planner.optimizer.rent import mean_instances, starts, times_within
 from planner.optimizer.strategies import FOLLOWING_GAP
 from tests.builders import GPUS, HOME, in_classes, sketch, small_with
 from tests.cpu_cost import cached
@@ -39,7 +39,7 @@ def question(hours: Mapping[str, tuple[float, float]], changes: Mapping[str, Any
 
 
 def solved(changes: Mapping[str, Any], time_limit_s: float = 60.0) -> Solution:
-    found = searched(planning_problem(small_with(changes)), time_limit_s)
+    found = best_solution(planning_problem(small_with(changes)), time_limit_s)
     assert found is not None
     return found
 
@@ -52,6 +52,14 @@ def most_req_per_s(sizes: tuple[int, ...]) -> float:
         return best_fleet(small_with({"workload.lengths": LENGTHS, **fixed})).objective
     except InfeasibleError:
         return 0.0
+
+
+def is_kept_up(n_instances: list[int], hours: list[float], least_up_h: float) -> bool:
+    """True if every instance stays up as long as it must, those that started first going first."""
+    begun, periods = starts(n_instances), range(len(hours))
+    return all(
+        n_instances[p] >= sum(times_within(hours, least_up_h, q, p) * begun[q] for q in periods) for p in periods
+    )
 
 
 def kept_up_by_hand(sizes: list[int], hours: list[float], least_up_h: float) -> bool:
@@ -190,8 +198,8 @@ def test_pools_that_share_a_stock_may_take_it_in_turns() -> None:
         "pools.fast.n_instances": 0,
         f"sites.local.accelerators.{HOME}": 6 * GPUS,
     }
-    assert searched(planning_problem(in_classes(classes, changes)), 30.0) is None, "not both at once"
-    found = searched(planning_problem(in_classes(classes, {**changes, **following("near", "decode")})), 30.0)
+    assert best_solution(planning_problem(in_classes(classes, changes)), 30.0) is None, "not both at once"
+    found = best_solution(planning_problem(in_classes(classes, {**changes, **following("near", "decode")})), 30.0)
     assert found is not None
     day, night = (one.n_instances for one in found.operations)
     assert day[2] > night[2]

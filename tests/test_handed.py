@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.executor import RunQuestion
 from planner.executor.run_question import run_on
-from planner.promises.outcomes import STEP, promise
+from planner.promises.outcomes import STEP, promise_outcome
 from planner.promises.period_results import RunSettings
 from planner.promises.targets import LEAST_ROOM, SAFETY, LatencyTargets, as_asked, as_long, tightened
 from planner.results import Interval, Promise
@@ -22,7 +22,7 @@ SETTLED, FILLING = (SimpleNamespace(is_transient=is_transient) for is_transient 
 
 def seen(executed_s: float, half_s: float = 0.5, *, still_grows: bool = False) -> Promise:
     sure = Interval(low=executed_s - half_s, high=executed_s + half_s)
-    return promise("ttft_p90_s", LIMIT_S, executed_s, sure, -1, 0.0, still_grows=still_grows)
+    return promise_outcome("ttft_p90_s", LIMIT_S, executed_s, sure, -1, 0.0, still_grows=still_grows)
 
 
 def handed_after(executed_s: float, idle_s: float) -> tuple[float, float]:

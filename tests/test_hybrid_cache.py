@@ -17,15 +17,14 @@ from planner.hybrid import (
     block_layout,
     cache_bytes,
     hybrid_model,
-    request_payload,
     restore,
     shrunk,
     snapshot,
     take_payload,
-    take_request,
 )
 from planner.profiles import ModelProfile, model_profile
 from planner.roofline import kv_bytes, kv_bytes_per_token, recurrent_state_bytes
+from tests.hybrid_requests import request_payload, take_request
 
 TINY = model_profile(str(Path(__file__).with_name("hybrid-tiny.toml")))
 KIMI = shrunk(
@@ -203,11 +202,6 @@ def test_blocks_are_neither_lost_nor_given_twice(steps: list[tuple[int, int, boo
 
 
 def test_payloads_of_another_shape_are_refused(model: HybridModel) -> None:
-    good = request_payload(prefilled(model, prompt(20)))
-    with pytest.raises(InputError, match="layers"):
-        take_request(model.empty_cache(), good[:-1], 20)
-    with pytest.raises(InputError, match="20"):
-        take_request(model.empty_cache(), good, 21)
     state, latents = model.empty_cache().states[0], model.empty_cache().latents[0]
     with pytest.raises(InputError, match="bytes"):
         take_payload(state, b"\0" * 10)

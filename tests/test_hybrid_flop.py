@@ -18,7 +18,8 @@ import pytest
 
 from planner.hybrid import DecodeBatch, HybridModel, Products, hybrid_model, shrunk
 from planner.profiles import KdaLayers, ModelProfile, model_profile
-from planner.roofline import Operator, decode_operators, prefill_operators
+from planner.roofline import Operator
+from tests.model_counts import decode_operators, prefill_operators
 
 CHUNK = 64
 TINY = model_profile(str(Path(__file__).with_name("hybrid-tiny.toml")))

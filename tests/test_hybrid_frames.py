@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from planner.hybrid import hybrid_model
 from planner.hybrid.live import LOOPBACK
+from planner.hybrid.live.decode_worker import MOST_CONNECTIONS, Intake
 from planner.hybrid.live.frames import (
     END,
     HEADER_BYTES,
@@ -24,10 +25,9 @@ from planner.hybrid.live.frames import (
     Frame,
     receive_frame,
 )
-from planner.hybrid.live.intake import MOST_CONNECTIONS, Intake
 from planner.hybrid.live.messages import Foreign, FromWorker, Lost
-from planner.hybrid.wire import request_payload
 from planner.profiles import model_profile
+from tests.hybrid_requests import request_payload
 
 MODEL = hybrid_model(model_profile(str(Path(__file__).with_name("hybrid-tiny.toml"))), seed=1)
 TOKEN = bytes(range(100, 100 + TOKEN_BYTES))

@@ -18,15 +18,14 @@ from planner.hybrid import (
     RequestCache,
     block_layout,
     hybrid_model,
-    request_payload,
     shrunk,
-    take_request,
 )
 from planner.hybrid.arrays import HOST, Backend, n_values, to_host
 from planner.hybrid.machine import gemm_flop_per_s, machine_description
 from planner.hybrid.numerics import rounded_to_bf16
-from planner.hybrid.timing import DecodePoint, PrefillPoint, time_model
+from planner.hybrid.timing import DecodePoint, PrefillPoint, time_models
 from planner.profiles import model_profile
+from tests.hybrid_requests import request_payload, take_request
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -155,7 +154,7 @@ def test_values_are_rounded_to_bf16_as_numpy_rounds_them() -> None:
 
 def test_passes_and_products_are_timed_where_the_model_is(backend: Backend) -> None:
     model = hybrid_model(SMALL, backend=backend)
-    timed = time_model(model, [PrefillPoint(40, 8), DecodePoint(2, 20)], n_rounds=2, chunk_tokens=32)
+    (timed,) = time_models([model], [[PrefillPoint(40, 8), DecodePoint(2, 20)]], n_rounds=2, chunk_tokens=32)
     assert all(min(*item.busy_s, *item.wall_s) > 0 for item in timed)
     assert gemm_flop_per_s(64, 64, 64, model.embedding) > 0
     assert model.embedding.device.type == backend.device

@@ -12,12 +12,12 @@ from planner.hybrid.live import WorkerSpec
 from planner.hybrid.timing import DecodePoint, Timed
 from planner.profiles import hardware_profile
 from planner.profiles.stack_writer import stack_toml
-from planner.roofline import Chip, Layout, ServedModel, kv_bytes, stack
+from planner.roofline import Chip, InstanceModel, Layout, kv_bytes, stack
 from planner.scenario import load_scenario
-from planner.studies.live import LivePlan, drawn_requests, execute, forecast, live_model, worker_specs
+from planner.studies.live import LivePlan, execute_live, forecast, live_model, stratified_requests, worker_specs
 from planner.studies.live.execution import live_fleet, requests_csv, scenario_toml
 from planner.studies.live.forecast import point_seconds
-from planner.studies.live.machine_files import hardware_toml, model_toml, write_profile
+from planner.studies.live.measuring import hardware_toml, model_toml, write_profile
 from planner.studies.live.question import LINK_BYTES_PER_S, OWN_POINTS
 from planner.studies.live.stack_fit import PROBE_POINTS, Probe, expected_factors, fitted_stack, probe_models
 from tests.live_machine import CORE, KERNELS, MACHINE
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hardware = hardware_profile(str(write_profile(profiles, "this-machine", text)))
     probes = []
     for model in probe_models(live_model()):
-        served = ServedModel(model, Chip(hardware), Layout(), expected_factors(), chunk_tokens=512)
+        served = InstanceModel(model, Chip(hardware), Layout(), expected_factors(), chunk_tokens=512)
         seconds = [point_seconds(served, point) for point in PROBE_POINTS]
         probes.append(Probe(model, tuple(Timed(p, (s,), (s,)) for p, s in zip(PROBE_POINTS, seconds, strict=True))))
     fitted = fitted_stack(
@@ -53,19 +53,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(folder: Path) -> ServedModel:
+def served(folder: Path) -> InstanceModel:
     used = stack(str(folder / "profiles" / "hybrid-numpy.toml"))
     hardware = hardware_profile(str(folder / "profiles" / "this-machine.toml"))
-    return ServedModel(live_model(), Chip(hardware), Layout(), used.factors, chunk_tokens=used.settings.chunk_tokens)
+    return InstanceModel(live_model(), Chip(hardware), Layout(), used.factors, chunk_tokens=used.settings.chunk_tokens)
 
 
 def plan_of(
-    folder: Path, served: ServedModel, workers: tuple[WorkerSpec, ...], stretch: float = 1.0, load: float = 0.6
+    folder: Path, served: InstanceModel, workers: tuple[WorkerSpec, ...], stretch: float = 1.0, load: float = 0.6
 ) -> LivePlan:
     told = forecast(
         served,
         workers,
-        drawn_requests(400, 0),
+        stratified_requests(400, 0),
         link_bytes_per_s=LINK_BYTES_PER_S,
         loopback_bytes_per_s=8e8,
         load_fraction=load,
@@ -73,7 +73,7 @@ def plan_of(
     )
     return LivePlan(
         forecast=replace(told, threshold_tokens=200.0),
-        drawn=drawn_requests(N, 5),
+        drawn=stratified_requests(N, 5),
         model="hybrid-live",
         hardware="this-machine",
         stack=folder / "profiles" / "hybrid-numpy.toml",
@@ -97,7 +97,7 @@ def first_come_first_served(arrival_s: np.ndarray, seconds: np.ndarray) -> np.nd
 @pytest.mark.parametrize("workers", [SHARED, APART], ids=["one prefill core", "two"])
 @pytest.mark.parametrize("stretch", [1.0, 1.7])
 def test_prefill_is_a_queue_per_core_in_order_of_arrival(
-    folder: Path, served: ServedModel, workers: tuple[WorkerSpec, ...], stretch: float
+    folder: Path, served: InstanceModel, workers: tuple[WorkerSpec, ...], stretch: float
 ) -> None:
     """Both pools wait in one line where they share a core."""
     plan = plan_of(folder, served, workers, stretch)
@@ -124,9 +124,11 @@ def test_prefill_is_a_queue_per_core_in_order_of_arrival(
         assert records.columns["prefill_end_s"][mine] == pytest.approx(ends, abs=2e-6), "times of a trace are whole µs"
 
 
-def test_what_crosses_is_counted_to_the_byte_and_slows_only_those_who_cross(folder: Path, served: ServedModel) -> None:
+def test_what_crosses_is_counted_to_the_byte_and_slows_only_those_who_cross(
+    folder: Path, served: InstanceModel
+) -> None:
     plan = plan_of(folder, served, SHARED)
-    found = execute(plan)
+    found = execute_live(plan)
     tokens, rate = plan.drawn.input_tokens, plan.forecast.offered_req_per_s
     assert found.metrics["kv_bytes"] == pytest.approx(float(kv_bytes(live_model(), tokens).sum()), rel=1e-12)
     is_far = tokens > plan.forecast.threshold_tokens
@@ -142,16 +144,16 @@ def test_what_crosses_is_counted_to_the_byte_and_slows_only_those_who_cross(fold
     assert found.metrics["ttft_mean_s"] == pytest.approx(found.ttft_s.mean())
 
 
-def test_service_times_are_those_of_a_core_of_ones_own(folder: Path, served: ServedModel) -> None:
+def test_service_times_are_those_of_a_core_of_ones_own(folder: Path, served: InstanceModel) -> None:
     """Whatever other programs take; short prompts are off its curve's first samples."""
-    alone, crowded = (execute(plan_of(folder, served, SHARED, stretch)).points for stretch in (1.0, 2.5))
+    alone, crowded = (execute_live(plan_of(folder, served, SHARED, stretch)).points for stretch in (1.0, 2.5))
     for point in OWN_POINTS:
         assert crowded[point] == pytest.approx(alone[point], rel=1e-9)
         within = 0.02 if isinstance(point, DecodePoint) or point.new_tokens >= 128 else 0.3
         assert alone[point] == pytest.approx(point_seconds(served, point), rel=within)
 
 
-def test_a_batch_is_never_larger_than_the_workers(folder: Path, served: ServedModel) -> None:
+def test_a_batch_is_never_larger_than_the_workers(folder: Path, served: InstanceModel) -> None:
     """With one place for each, decode is in turns: as many requests as are inside, less one, wait."""
     plan = plan_of(folder, served, SHARED, load=0.9)
     (folder / "requests.csv").write_text(requests_csv(plan.drawn, plan.forecast.offered_req_per_s))
@@ -168,6 +170,6 @@ def test_a_batch_is_never_larger_than_the_workers(folder: Path, served: ServedMo
 
 
 def test_requests_keep_their_times_to_the_microsecond() -> None:
-    drawn = replace(drawn_requests(3, 0), gaps=np.array([0.5, 0.25, 1e-6]))
+    drawn = replace(stratified_requests(3, 0), gaps=np.array([0.5, 0.25, 1e-6]))
     lines = requests_csv(drawn, 1.0).splitlines()
     assert [line.split(",")[0][17:] for line in lines[1:]] == ["00.500000", "00.750000", "00.750001"]

@@ -11,10 +11,10 @@ from planner.hybrid.live import WorkerSpec
 from planner.hybrid.timing import Timed
 from planner.profiles import HardwareProfile, ModelProfile, check_profiles, hardware_profile, model_profile
 from planner.profiles.stack_writer import as_written, stack_toml
-from planner.roofline import Chip, Factors, Layout, ServedModel, factors_of, kv_bytes, stack
-from planner.studies.live import drawn_requests, forecast, live_model, worker_specs
+from planner.roofline import Chip, Factors, InstanceModel, Layout, factors_of, kv_bytes, stack
+from planner.studies.live import forecast, live_model, stratified_requests, worker_specs
 from planner.studies.live.forecast import point_seconds
-from planner.studies.live.machine_files import hardware_toml, model_toml, write_profile
+from planner.studies.live.measuring import hardware_toml, model_toml, write_profile
 from planner.studies.live.question import OWN_POINTS
 from planner.studies.live.stack_fit import (
     FREE,
@@ -22,8 +22,8 @@ from planner.studies.live.stack_fit import (
     Probe,
     expected_factors,
     fitted_stack,
-    points_csv,
     probe_models,
+    probes_csv,
 )
 from tests.live_machine import CORE, KERNELS, MACHINE
 
@@ -41,7 +41,7 @@ def timed_with(hardware: HardwareProfile, factors: Factors) -> list[Probe]:
     """Probes whose times are what the roofline says with known factors."""
     found = []
     for model in probe_models(live_model()):
-        served = ServedModel(model, Chip(hardware), Layout(), factors, chunk_tokens=512)
+        served = InstanceModel(model, Chip(hardware), Layout(), factors, chunk_tokens=512)
         seconds = [point_seconds(served, point) for point in PROBE_POINTS]
         timed = [Timed(p, (s,) * 3, (2 * s,) * 3) for p, s in zip(PROBE_POINTS, seconds, strict=True)]
         found.append(Probe(model, tuple(timed)))
@@ -59,9 +59,9 @@ TRUE_FACTORS = {
 
 
 @pytest.fixture(scope="module")
-def served(hardware: HardwareProfile) -> ServedModel:
+def served(hardware: HardwareProfile) -> InstanceModel:
     factors = replace(expected_factors(), **TRUE_FACTORS)
-    return ServedModel(live_model(), Chip(hardware), Layout(), factors, chunk_tokens=512)
+    return InstanceModel(live_model(), Chip(hardware), Layout(), factors, chunk_tokens=512)
 
 
 def test_profiles_made_of_measurements_pass_the_gate(hardware: HardwareProfile, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_model_file_reads_back_as_the_model(model: ModelProfile, tmp_path: Pat
 
 
 def test_factors_are_found_again_from_times_that_were_made_with_them(
-    hardware: HardwareProfile, served: ServedModel
+    hardware: HardwareProfile, served: InstanceModel
 ) -> None:
     """What counts is the served model, which is no probe: its times come back within a few per cent."""
     probes = timed_with(hardware, served.factors)
@@ -122,7 +122,7 @@ def test_no_probe_is_the_served_model_and_the_points_file_has_them_all(hardware:
     probes = timed_with(hardware, expected_factors())
     shapes = [probe.model.architecture for probe in probes]
     assert live_model().architecture not in shapes
-    lines = points_csv(probes).splitlines()
+    lines = probes_csv(probes).splitlines()
     assert len(lines) == 1 + len(probes) * len(PROBE_POINTS)
     assert all(line.count(",") == lines[0].count(",") for line in lines)
 
@@ -135,18 +135,18 @@ APART = (
 )
 
 
-def forecast_of(served: ServedModel, workers: tuple[WorkerSpec, ...], **changes: float) -> object:
+def forecast_of(served: InstanceModel, workers: tuple[WorkerSpec, ...], **changes: float) -> object:
     known = {"link_bytes_per_s": 3e6, "loopback_bytes_per_s": 8e8, "load_fraction": 0.5}
-    return forecast(served, workers, drawn_requests(400, 0), **{**known, **changes})  # type: ignore[arg-type]
+    return forecast(served, workers, stratified_requests(400, 0), **{**known, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("workers", [SHARED, APART], ids=["one prefill core", "two"])
-def test_no_threshold_carries_more_than_the_chosen_one(served: ServedModel, workers: tuple[WorkerSpec, ...]) -> None:
+def test_no_threshold_carries_more_than_the_chosen_one(served: InstanceModel, workers: tuple[WorkerSpec, ...]) -> None:
     """By brute force over all lengths, with each limit written out anew."""
     found = forecast(
         served,
         workers,
-        drawn := drawn_requests(400, 0),
+        drawn := stratified_requests(400, 0),
         link_bytes_per_s=3e6,
         loopback_bytes_per_s=8e8,
         load_fraction=0.5,
@@ -164,9 +164,9 @@ def test_no_threshold_carries_more_than_the_chosen_one(served: ServedModel, work
     assert found.offered_req_per_s == pytest.approx(0.5 * best, rel=1e-9)
 
 
-def test_where_both_pools_share_a_core_both_are_at_work_within_what_the_link_carries(served: ServedModel) -> None:
+def test_where_both_pools_share_a_core_both_are_at_work_within_what_the_link_carries(served: InstanceModel) -> None:
     """Every threshold carries as much there; rounding must not choose one that leaves a pool idle."""
-    tokens = drawn_requests(400, 0).input_tokens
+    tokens = stratified_requests(400, 0).input_tokens
     for stretch in (0.9, 1.0, 2.0, 3.3):
         wide, narrow = (
             forecast_of(served, SHARED, link_bytes_per_s=rate, stretch=stretch).threshold_tokens  # type: ignore[attr-defined]
@@ -176,15 +176,15 @@ def test_where_both_pools_share_a_core_both_are_at_work_within_what_the_link_car
         assert narrow > wide
 
 
-def test_a_wider_link_never_lowers_capacity_and_more_load_never_shortens_the_wait(served: ServedModel) -> None:
+def test_a_wider_link_never_lowers_capacity_and_more_load_never_shortens_the_wait(served: InstanceModel) -> None:
     capacities = [forecast_of(served, APART, link_bytes_per_s=rate).capacity_req_per_s for rate in (1e6, 3e6, 1e8)]  # type: ignore[attr-defined]
     assert capacities == sorted(capacities)
     waits = [forecast_of(served, SHARED, load_fraction=load).ttft_mean_s for load in (0.1, 0.5, 0.9)]  # type: ignore[attr-defined]
     assert waits == sorted(waits)
-    assert waits[0] > float(served.prefill_time(drawn_requests(400, 0).input_tokens).total_s.mean())
+    assert waits[0] > float(served.prefill_time(stratified_requests(400, 0).input_tokens).total_s.mean())
 
 
-def test_a_machine_that_is_half_ours_serves_half_as_fast(served: ServedModel) -> None:
+def test_a_machine_that_is_half_ours_serves_half_as_fast(served: InstanceModel) -> None:
     whole, half = (forecast_of(served, SHARED, link_bytes_per_s=1e9, stretch=s) for s in (1.0, 2.0))
     assert half.capacity_req_per_s == pytest.approx(whole.capacity_req_per_s / 2)  # type: ignore[attr-defined]
 
@@ -200,10 +200,10 @@ def test_workers_share_a_core_only_where_there_are_too_few() -> None:
 @pytest.mark.parametrize("n", [7, 60, 400])
 def test_every_n_th_part_of_each_distribution_gives_one_request(n: int) -> None:
     """So that few requests show the mean that is planned for, in an order that says nothing."""
-    drawn = drawn_requests(n, 3)
+    drawn = stratified_requests(n, 3)
     edges = -np.log1p(-np.arange(1, n) / n)
     assert np.histogram(drawn.gaps, [0, *edges, np.inf])[0].tolist() == [1] * n
-    long = drawn_requests(20_000, 0)
+    long = stratified_requests(20_000, 0)
     assert drawn.input_tokens.mean() == pytest.approx(long.input_tokens.mean(), rel=0.6 / n)
     assert long.gaps.mean() == pytest.approx(1.0, rel=1e-3)
     if n == 400:
@@ -211,7 +211,7 @@ def test_every_n_th_part_of_each_distribution_gives_one_request(n: int) -> None:
 
 
 def test_requests_are_drawn_from_the_seed_and_within_their_range() -> None:
-    first, again, other = drawn_requests(200, 1), drawn_requests(200, 1), drawn_requests(200, 2)
+    first, again, other = stratified_requests(200, 1), stratified_requests(200, 1), stratified_requests(200, 2)
     assert np.array_equal(first.input_tokens, again.input_tokens)
     assert not np.array_equal(first.input_tokens, other.input_tokens)
     assert first.input_tokens.min() >= 32

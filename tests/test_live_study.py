@@ -133,7 +133,7 @@ def test_a_short_run_on_this_machine_gives_every_figure_and_leaves_profiles_that
     """The whole way with a model of a few hundred thousand parameters. Only what no noise can touch is asserted."""
     said: list[str] = []
     question = LiveQuestion(minutes=0.2, model=small_model(), most_requests=40)
-    found = live(question, out=tmp_path, say=said.append)
+    found = live(question, out=tmp_path, progress=said.append)
     by_metric = {item.metric: item for item in found.live.checks}
     assert {"kv_bytes", "ttft_mean_s", "ttft_p90_s", "tpot_mean_s", "throughput_req_per_s", "link_fraction"} <= set(
         by_metric

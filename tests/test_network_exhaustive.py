@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
 from planner.optimizer import planning_problem
-from planner.optimizer.network.cells import point
+from planner.optimizer.network.cells import point_cell
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.period_operation import (
     Decoding,
@@ -102,7 +102,7 @@ def keeps(problem: Problem, operation: PeriodOperation, ports: tuple[tuple[int, 
         if gbps > LINK_BUSY * m[0] * link.tiers[0].capacity_gbps:
             return False
     if any(
-        loads.fraction(f.stream, f.part, point(f.threshold_tokens)) > 0 and operation.n_instances[f.arc.pool] == 0
+        loads.fraction(f.stream, f.part, point_cell(f.threshold_tokens)) > 0 and operation.n_instances[f.arc.pool] == 0
         for f in operation.flows
     ):
         return False

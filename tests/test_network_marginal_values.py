@@ -14,9 +14,8 @@ from planner.optimizer import planning_problem
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.ttft_bisection import GAP as BISECTION_GAP
 from planner.optimizer.network.ttft_bisection import least_ttft_by_bisection
-from planner.optimizer.prices.integer_program import IntegerProgramNearPlan
 from planner.optimizer.prices.least_ttft import ttft_prices
-from planner.optimizer.prices.programs import program_prices
+from planner.optimizer.prices.programs import IntegerProgramNearPlan, program_prices
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
 from planner.report import bottleneck_text

@@ -10,8 +10,8 @@ import pytest
 from planner.comparison import baselines as rivals
 from planner.comparison import decided, optimize, optimized, sketched
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import planning_problem, searched
-from planner.optimizer.network.cells import point
+from planner.optimizer import best_solution, planning_problem
+from planner.optimizer.network.cells import point_cell
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import (
     Decoding,
@@ -21,7 +21,8 @@ from planner.optimizer.network.period_operation import (
     period_waits,
 )
 from planner.optimizer.network.search import network_search
-from planner.optimizer.problem import Part, Problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import Part
 from planner.optimizer.solution import Solution
 from tests.builders import FAST, GPUS, HOME, sketch, small_with
 from tests.network_scenarios import scale_scenario
@@ -215,7 +216,7 @@ def test_a_pool_that_is_nearly_full_waits_long_and_is_not_overloaded(part: Part)
     decode = next(i for i, pool in enumerate(problem.pools) if pool.name == "decode")
     for arc in problem.arcs[0][part]:
         n = tuple(40 if i == arc.pool else 1000 if i == decode else 0 for i in range(len(problem.pools)))
-        rate = 0.9995 * 40 / NetworkLoads(problem).work_s(0, arc, part, point(threshold))
+        rate = 0.9995 * 40 / NetworkLoads(problem).work_s(0, arc, part, point_cell(threshold))
         flows = (Flow(0, part, arc, threshold, rate),)
         wait = period_waits(problem, PeriodOperation(0, n, flows, (Decoding(0, decode, rate),)), ((100,),)).wait(
             arc.pool
@@ -262,7 +263,7 @@ def test_a_verdict_whose_alternative_is_not_found_in_time_is_not_shown(monkeypat
     def late(*_: object) -> None:
         raise UndecidedError("late")
 
-    monkeypatch.setattr(rivals, "planned", late)
+    monkeypatch.setattr(rivals, "planned_fleet", late)
     problem = problem_of({f"prices.{FAST}.usd_per_accelerator_hour": 3.0})
     verdict = optimized(problem).verdict
     assert (verdict.worth_it, verdict.decided) == (False, False)
@@ -311,7 +312,7 @@ def test_a_day_of_one_stream_costs_what_its_busiest_hours_do(objective: str, pro
     day = {f"p{i}": {"hours": 1.0 + i, "demand": factor} for i, factor in enumerate(factors)}
     asked = {"objective": objective, "demand_req_per_s": 2.0, **promise}
     whole, peak = (
-        searched(planning_problem(small_with(changes)), 60.0)
+        best_solution(planning_problem(small_with(changes)), 60.0)
         for changes in ({**asked, "periods": day}, {**asked, "demand_req_per_s": 2.0 * max(factors)})
     )
     assert whole is not None

@@ -59,7 +59,7 @@ def test_plan_baselines_spare_and_shadow_prices_end_within_one_limit(
 ) -> None:
     problem = planning_problem(small_with(CHANGES))
     found = network_search(problem, 600.0, 0.5)
-    monkeypatch.setattr(plan, "searched", clock.taking(found))
+    monkeypatch.setattr(plan, "best_solution", clock.taking(found))
     monkeypatch.setattr(plan, "baselines", clock.until(Compared((), (), frozenset(), frozenset())))
     monkeypatch.setattr(plan, "spare_notes", clock.until(()))
     monkeypatch.setattr(plan, "shadow_prices", clock.taking(()))
@@ -73,7 +73,7 @@ def test_ways_out_of_what_cannot_be_done_have_what_the_search_leaves(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = planning_problem(small_with(CHANGES))
-    monkeypatch.setattr(plan, "searched", clock.taking(None))
+    monkeypatch.setattr(plan, "best_solution", clock.taking(None))
     monkeypatch.setattr(plan, "infeasible", clock.taking(InfeasibleError("none", []), TIME_SHARE))
     with pytest.raises(InfeasibleError):
         plan.optimized(problem, LIMIT_S)

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from planner.curves import PrefillService
 from planner.optimizer import planning_problem
-from planner.optimizer.network.cells import Use, point
+from planner.optimizer.network.cells import Use, point_cell
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import PoolInSituation
 from planner.optimizer.network.lateness import LateUse, tangents
@@ -21,7 +21,8 @@ from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOpe
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.rows_of_work import chords
 from planner.optimizer.network.shortest_waits import shortest_waits
-from planner.optimizer.problem import Arc, Loss, Part, PoolSpec, Problem, Situation
+from planner.optimizer.problem import Arc, Loss, Problem, Situation
+from planner.optimizer.problem_parts import Part, PoolSpec
 from planner.queueing import QueuedRequests, Service, gigc_wait, most_busy_servers
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
 
@@ -89,7 +90,7 @@ def test_a_pool_is_as_busy_as_one_with_an_instance_for_each_of_its_places(is_opt
     )
     one, four = (NetworkLoads(p, is_optimistic=is_optimistic) for p in (problem, replace(problem, pools=pools)))
     arc = problem.arcs[0]["short"][0]
-    use, sizes = Use(0, arc, "short", point(8192.0)), [n for n in one.grid if 4 * n in one.grid]
+    use, sizes = Use(0, arc, "short", point_cell(8192.0)), [n for n in one.grid if 4 * n in one.grid]
     assert len(sizes) > 5
     found = np.interp(sizes, four.grid, four.most_busy(*use))
     assert 4 * found == pytest.approx(np.interp(np.multiply(4, sizes), one.grid, one.most_busy(*use)))
@@ -113,9 +114,9 @@ def test_bursts_that_are_divided_among_pools_are_not_counted_as_whole_ones_by_bo
     bursty, poisson = (planning_problem(small_with(c)) for c in (changes, NETWORK))
     for loads, other in ((NetworkLoads(p, is_optimistic=True), NetworkLoads(p)) for p in (bursty, poisson)):
         arc = loads.problem.arcs[0]["short"][0]
-        hopeful, safe = (found.most_busy(0, arc, "short", point(8192.0)) for found in (loads, other))
+        hopeful, safe = (found.most_busy(0, arc, "short", point_cell(8192.0)) for found in (loads, other))
         assert (hopeful >= safe).all()
-    use = 0, bursty.arcs[0]["short"][0], "short", point(8192.0)
+    use = 0, bursty.arcs[0]["short"][0], "short", point_cell(8192.0)
     limits = [NetworkLoads(p, is_optimistic=True).most_busy(*use) for p in (bursty, poisson)]
     assert limits[0] == pytest.approx(limits[1])
 
@@ -148,7 +149,7 @@ def test_a_pool_at_its_safe_limit_keeps_both_promises_and_not_with_much_more(n: 
     problem = planning_problem(small_with(LONG_AND_SHORT))
     near = next(i for i, pool in enumerate(problem.pools) if pool.name == "near")
     east, west = (next(q for q in range(4) if (c, s) == names_of(problem, q)) for c, s in ENDS)
-    cell, loads = point(8192.0), NetworkLoads(problem, gbps=(400.0, 400.0))
+    cell, loads = point_cell(8192.0), NetworkLoads(problem, gbps=(400.0, 400.0))
     cells = {(g, 0): [cell] for g in range(len(problem.groups))}
     segments = {i: [(n, n)] for i in range(len(problem.pools))}
     model = build(ProgramSpec(loads, (Situation(0),), cells, segments, True))
@@ -221,7 +222,9 @@ def test_rows_of_work_are_those_of_a_model_of_their_situation_alone(is_conservat
     situations = (Situation(0), Situation(1, loss), Situation(0, Loss("instance", "fast")))
     segments = {i: [(1, 5), (6, 40)] for i in range(len(problem.pools))}
     # As many cells by night as by day, but not the same.
-    cells = {(g, p): [point(t, u) for t in (1024.0, 8192.0)] for g in range(len(problem.groups)) for p, u in SHARES}
+    cells = {
+        (g, p): [point_cell(t, u) for t in (1024.0, 8192.0)] for g in range(len(problem.groups)) for p, u in SHARES
+    }
     together = build(
         ProgramSpec(
             NetworkLoads(problem, is_optimistic=not is_conservative), situations, cells, segments, is_conservative
@@ -241,7 +244,7 @@ def test_plans_send_nothing_where_none_of_it_would_be_in_time_and_bounds_let_it_
     """32,768 tokens take longer than a second wherever they go, and 1,024 or 8,192 do not on fast instances."""
     problem = planning_problem(small_with({**NETWORK, "slo": {"ttft_s": 1.0}}))
     segments = {i: [(1, 40)] for i in range(len(problem.pools))}
-    cells = {(g, p): [point(8192.0)] for g in range(len(problem.groups)) for p in range(2)}
+    cells = {(g, p): [point_cell(8192.0)] for g in range(len(problem.groups)) for p in range(2)}
     seen = set()
     for is_conservative in (True, False):
         loads = NetworkLoads(problem, is_optimistic=not is_conservative)
@@ -249,7 +252,7 @@ def test_plans_send_nothing_where_none_of_it_would_be_in_time_and_bounds_let_it_
         for users in program.users_of_pool.values():
             for q, _, part, arc, column, _ in users:
                 is_closed = program.rows.highs[column] == 0.0
-                assert is_closed == (is_conservative and not loads.most_busy(q, arc, part, point(8192.0)).any())
+                assert is_closed == (is_conservative and not loads.most_busy(q, arc, part, point_cell(8192.0)).any())
                 seen.add((is_conservative, part, is_closed))
     assert (True, "long", True) in seen
     assert (False, "long", False) in seen

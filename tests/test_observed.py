@@ -21,7 +21,7 @@ from planner.workload.observed import CountedLengths, Observed, observed, reader
 from planner.workload.observed.bench import observed_bench
 from planner.workload.observed.counted_lengths import LengthCounter
 from planner.workload.observed.demand import ArrivalCounter, by_hour
-from planner.workload.observed.metric_names import FRAMEWORKS, Names
+from planner.workload.observed.metrics import FRAMEWORKS, Names
 from planner.workload.observed.reader import SMALL_TRACE_BYTES
 from planner.workload.observed.request_table import observed_mooncake, observed_table, parsed_columns
 

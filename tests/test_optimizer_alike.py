@@ -7,7 +7,7 @@ import pytest
 from planner.executor import RunQuestion, simulate
 from planner.notes import code_of
 from planner.optimizer import planning_problem
-from planner.optimizer.network.cells import point
+from planner.optimizer.network.cells import point_cell
 from planner.optimizer.network.loads import NetworkLoads
 from planner.promises.targets import LatencyTargets, tightened
 from planner.results import Plan, Promise
@@ -104,7 +104,7 @@ def test_work_is_counted_as_its_queues_see_it_of_the_class_that_promises_a_ttft(
     problems = [planning_problem(scenario) for scenario in scenarios]
     for q, stream in enumerate(problems[0].streams):
         (arc,) = problems[0].arcs[q]["short"]
-        mean, exact = (NetworkLoads(p).work_s(q, arc, "short", point(9000.0)) for p in problems)
+        mean, exact = (NetworkLoads(p).work_s(q, arc, "short", point_cell(9000.0)) for p in problems)
         assert (mean == exact) == (problems[0].classes[stream.request_class].name == "b")
 
 

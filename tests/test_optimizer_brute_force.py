@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.optimizer import Problem, searched
+from planner.optimizer import Problem, best_solution
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.routed_capacity import spend_of
 from planner.optimizer.single_route import CAPACITY_GAP
@@ -32,7 +32,7 @@ def random_problem(seed: int, *kinds: str) -> Problem:
 def hold_against_enumeration(problem: Problem) -> float:
     """Check one instance and return the gap the search is left with."""
     if not problem.routes:  # a pool that is stated to be empty
-        assert searched(problem, 60.0) is None
+        assert best_solution(problem, 60.0) is None
         return 0.0
     found, tried = search(problem), exhaustive_search(problem)
     if found is None:

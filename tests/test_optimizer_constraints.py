@@ -13,15 +13,14 @@ from planner.optimizer import planning_problem
 from planner.optimizer.batching import Batching
 from planner.optimizer.capacity import threshold_loads
 from planner.optimizer.network.batch_needs import Need
-from planner.optimizer.network.cells import Cell, point
+from planner.optimizer.network.cells import Cell, point_cell
 from planner.optimizer.network.columns import add_rate_columns, add_size_columns
-from planner.optimizer.network.formulation import ROWS, build
+from planner.optimizer.network.formulation import ROWS, build, price_use
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
-from planner.optimizer.network.rows_of_cost import price_use
 from planner.optimizer.pass_facets import PassFacet
 from planner.optimizer.problem import Problem, Situation
-from planner.optimizer.strategies import searched
+from planner.optimizer.strategies import best_solution
 from planner.roofline import colocated_engine
 from planner.scenario import instance_spec
 from tests.builders import FAST, GPUS, HOME, in_classes, problem_of
@@ -151,7 +150,7 @@ def test_every_family_says_which_inequality_it_is() -> None:
 
 
 def names_of(problem: Problem) -> str:
-    cells = {(g, 0): [point(3000.0)] for g in range(len(problem.groups))}
+    cells = {(g, 0): [point_cell(3000.0)] for g in range(len(problem.groups))}
     sizes = {i: [(1, pool.max_instances)] for i, pool in enumerate(problem.pools)}
     return " ".join(build(ProgramSpec(NetworkLoads(problem), (Situation(0),), cells, sizes)).rows.row_names)
 
@@ -167,7 +166,7 @@ def test_no_budget_and_no_ratio_leave_no_row() -> None:
 def test_a_plan_satisfies_every_constraint_written_out() -> None:
     """The rows say what the docstrings say: checked on the numbers of a plan."""
     problem = tiny_problem()
-    found = searched(problem, 60.0)
+    found = best_solution(problem, 60.0)
     assert found is not None
     (one,) = found.operations
     fast, near, decode = one.n_instances

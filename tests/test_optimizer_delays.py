@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.optimizer.delays import (
-    Asked,
+    DecodeDemand,
     place_steps_s,
     places_wait,
     places_waits,
@@ -16,7 +16,7 @@ from planner.optimizer.delays import (
 )
 from planner.optimizer.sized import Sizing
 from planner.queueing import NO_WAIT, Service, Wait, gigc_wait
-from planner.roofline import DecodePoint
+from planner.roofline import DecodeLimit
 from planner.workload.distributions import LogNormal
 from tests.builders import problem_of
 
@@ -28,7 +28,7 @@ def decoding(outputs: dict[str, object], busy: float) -> tuple[float, float, Wai
     point, tokens = problem.pools[decode].rates.decode, problem.classes[0].mix.mean_output_tokens
     assert point is not None
     rate = busy * 2 / point.seconds_per_request(tokens)
-    return 2 * point.batch, tokens * point.step_s, places_wait(point, [Asked.of(problem.classes[0], rate)], 2)
+    return 2 * point.batch, tokens * point.step_s, places_wait(point, [DecodeDemand.of(problem.classes[0], rate)], 2)
 
 
 CONSTANT = {"kind": "constant", "tokens": 300}
@@ -64,11 +64,11 @@ def test_output_lengths_keep_the_moments_of_their_distribution() -> None:
 
 def test_of_outputs_that_are_known_by_their_mean_alone_the_mean_over_all_requests_counts() -> None:
     """Steps of 10 ms in four places: a request of 60 tokens holds one for 0.6 s, like 1 of 100 to every 4 of 50."""
-    point, rate = DecodePoint(batch=4, step_s=0.01), 5.0
-    mixed = [Asked(1.0, 100.0, None, 1.0), Asked(4.0, 50.0, None, 1.0)]
+    point, rate = DecodeLimit(batch=4, step_s=0.01), 5.0
+    mixed = [DecodeDemand(1.0, 100.0, None, 1.0), DecodeDemand(4.0, 50.0, None, 1.0)]
     for found, multiple in zip(places_waits(point, mixed, 1, np.array([1.0, 0.5])), (1.0, 0.5), strict=True):
         assert found is not None
-        (alone,) = places_waits(point, [Asked(multiple * rate, 60.0, None, 1.0)], 1, np.ones(1))
+        (alone,) = places_waits(point, [DecodeDemand(multiple * rate, 60.0, None, 1.0)], 1, np.ones(1))
         assert alone is not None
         assert found.mean_s == pytest.approx(alone.mean_s)
         load = multiple * rate * 0.6
@@ -107,5 +107,5 @@ def test_a_link_is_busy_with_the_bytes_that_its_destination_lacks(holds_prefix: 
 
 def test_places_are_as_many_as_their_last_step_lets_out_at_the_capacity() -> None:
     """40 ms for 4 sequences are 10 ms a token; steps with fewer are never longer than the last."""
-    assert place_steps_s(DecodePoint(4, 0.04, (0.01, 0.05, 0.02, 0.04))).tolist() == [0.01, 0.04, 0.02, 0.04]
-    assert place_steps_s(DecodePoint(4, 0.04, (0.01, 0.02, 0.03, 0.04), slot_s=0.5, full_step_s=0.03)).tolist() == [0.5]
+    assert place_steps_s(DecodeLimit(4, 0.04, (0.01, 0.05, 0.02, 0.04))).tolist() == [0.01, 0.04, 0.02, 0.04]
+    assert place_steps_s(DecodeLimit(4, 0.04, (0.01, 0.02, 0.03, 0.04), slot_s=0.5, full_step_s=0.03)).tolist() == [0.5]

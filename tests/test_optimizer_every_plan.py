@@ -6,7 +6,7 @@ import pytest
 
 from planner.errors import UndecidedError
 from planner.optimizer import planning_problem
-from planner.optimizer.strategies import searched
+from planner.optimizer.strategies import best_solution
 from tests.campaigns.brute_force import covered_one_site, network_faults, one_site_faults
 from tests.campaigns.random_scenarios import Data, network_data, one_site_data
 from tests.metamorphic import answer_to, scenario_of
@@ -75,10 +75,10 @@ def test_the_program_of_a_network_finds_what_trying_all_sizes_finds(seed: int) -
 def test_nothing_much_faster_is_found_by_asking_for_a_rate_than_by_asking_for_the_highest(seed: int) -> None:
     """A network that promises times: a plan of a given rate is found more surely than the highest rate."""
     problem = planning_problem(scenario_of(network_data(seed, "max-throughput", promises=True)))
-    found = searched(problem, 120.0)
+    found = best_solution(problem, 120.0)
     assert found is not None
     assert found.objective <= found.bound * (1 + 1e-9)
     for more in (1.03, 1.1, 1.3):
         asked = problem.demanding(more * found.scale * problem.mean_req_per_s, "min-cost")
         with suppress(UndecidedError):
-            assert searched(asked, 5.0) is None
+            assert best_solution(asked, 5.0) is None

@@ -16,7 +16,7 @@ from planner.optimizer.single_route import SLO_GAP
 from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.slo_cheapest import _CostOrder
-from planner.optimizer.strategies import may_be_in_time, searched
+from planner.optimizer.strategies import best_solution, may_be_in_time
 from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan
 from planner.roofline import exposed_transfer_s
@@ -236,7 +236,7 @@ def test_a_time_that_too_few_prompts_have_even_alone_is_proven_to_be_kept_by_no_
     asked = {"objective": "min-cost", "demand_req_per_s": 2.0, "slo": {"ttft_s": ttft_s}}
     problem = problem_of({**asked, **periods})
     assert not problem.is_plain
-    assert searched(problem, 30.0) is None
+    assert best_solution(problem, 30.0) is None
 
 
 def test_a_time_that_enough_prompts_have_alone_is_not_ruled_out() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from planner.comparison.evaluation import evaluation_at
-from planner.optimizer import Problem, planning_problem, searched
+from planner.optimizer import Problem, best_solution, planning_problem
 from planner.optimizer.single_route import RoutedSolution
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.results import Latency
@@ -206,7 +206,7 @@ def test_ttft_of_all_requests_is_that_of_the_classes_weighted_by_their_share() -
         "files": (0.2, {"lengths": {"kind": "constant", "tokens": 20_000}, "output_lengths": output}),
     }
     problem = planning_problem(in_classes(parts, {}))
-    solution = searched(problem, 60.0)
+    solution = best_solution(problem, 60.0)
     assert solution is not None
     found = evaluation_at(problem, solution, 1.0)
     chat, files, everything = (*(c.latency for c in found.classes()), found.fleet()["latency"])

@@ -15,7 +15,7 @@ from planner.optimizer.free_routing import free_routing
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.sized import Sizing
-from planner.roofline import DecodePoint
+from planner.roofline import DecodeLimit
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, Draw, in_classes, problem_of, routed_search, sketch, small_with
 
@@ -289,7 +289,7 @@ def test_a_scarce_decode_does_not_move_the_threshold() -> None:
 
 @given(batch=st.integers(1, 512), step_s=st.floats(1e-3, 1.0), tokens=st.floats(1, 1e5))
 def test_a_decode_instance_yields_batch_tokens_per_step(batch: int, step_s: float, tokens: float) -> None:
-    seconds = DecodePoint(batch, step_s).seconds_per_request(tokens)
+    seconds = DecodeLimit(batch, step_s).seconds_per_request(tokens)
     assert tokens / seconds == pytest.approx(batch / step_s)
 
 

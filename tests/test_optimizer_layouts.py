@@ -111,7 +111,7 @@ def test_where_layouts_were_not_chosen_in_time_all_of_them_stay_pools_of_the_pro
         raise UndecidedError("time is up")
 
     best = chosen(name).solution
-    monkeypatch.setattr(layout_choice, "searched", late)
+    monkeypatch.setattr(layout_choice, "best_solution", late)
     short = best_fleet(asked(QUESTIONS[name]))
     assert set(short.problem.families) == {"prefill", "decode"}
     sign = 1 if asked(QUESTIONS[name]).objective == "min-cost" else -1
@@ -122,7 +122,7 @@ def test_where_layouts_were_not_chosen_in_time_all_of_them_stay_pools_of_the_pro
 def test_where_the_chosen_layouts_have_no_plan_in_time_nothing_is_said_to_be_infeasible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan, "searched", lambda *_, **__: None)
+    monkeypatch.setattr(plan, "best_solution", lambda *_, **__: None)
     with pytest.raises(UndecidedError, match="no plan was found in the time"):
         best_fleet(asked())
 

@@ -18,7 +18,7 @@ from planner.optimizer.network.ttft_bisection import with_ttft_slo
 from planner.optimizer.single_route import SLO_GAP as GAP
 from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo
-from planner.report import bottleneck_text, words
+from planner.report import bottleneck_text, phrases
 from planner.results import Plan
 from planner.work_clock import work_s
 from tests.builders import FAST, HOME, in_classes, problem_of, routed_search, sketch, small_with
@@ -89,7 +89,7 @@ def test_the_plan_states_its_objective_in_seconds_at_its_percentile() -> None:
     assert plan.status == "optimal"
     assert plan.goodput_req_per_s is None
     assert {b.unit for b in plan.bottlenecks} <= {"s per instance", "s per Gbps"}
-    assert " s over every threshold" in words.status(plan)
+    assert " s over every threshold" in phrases.status(plan)
 
 
 def test_what_binds_says_how_much_sooner_one_more_unit_would_be() -> None:

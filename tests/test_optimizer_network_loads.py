@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from planner.optimizer import planning_problem
-from planner.optimizer.network.cells import Cell, point
+from planner.optimizer.network.cells import Cell, point_cell
 from planner.optimizer.network.loads import DECODE_LATE, LINK_BUSY, NetworkLoads
-from planner.optimizer.problem import Arc, Part, Problem
+from planner.optimizer.problem import Arc, Problem
+from planner.optimizer.problem_parts import Part
 from tests.builders import BOTH_WAYS, small_with
 
 LENGTHS, WEIGHTS = (1000, 4000, 16_000, 64_000), (0.4, 0.3, 0.2, 0.1)
@@ -64,7 +65,7 @@ def seconds(of: Problem, arc: Arc, total: float, cached: float) -> float:
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("cell", [CELL, point(4000.0), Cell(500.0, 1e6)])
+@pytest.mark.parametrize("cell", [CELL, point_cell(4000.0), Cell(500.0, 1e6)])
 def test_fractions_work_and_residual_life_of_a_part_are_sums_over_its_requests(part: Part, cell: Cell) -> None:
     of = problem()
     loads, chosen = NetworkLoads(of), in_part(part, cell)
@@ -99,7 +100,7 @@ def test_prompts_between_the_ends_of_a_cell_cost_a_pool_its_least_ratio_to_the_p
     between = [one for one in requests() if cell.low_tokens < one[1] - one[2] <= cell.high_tokens]
     assert loads.holds_between(0, cell)
     assert not loads.holds_between(0, Cell(4000.0, 7999.0))
-    assert not loads.holds_between(0, point(4000.0))
+    assert not loads.holds_between(0, point_cell(4000.0))
     for stream, arc in arcs_of(of):
         reference = next(a for arcs in of.arcs[stream].values() for a in arcs)
         whole_s = sum(w * seconds(of, reference, n, hit) for w, n, hit in between)
@@ -170,10 +171,10 @@ def test_allowances_divide_the_late_requests_between_long_and_short_prompts() ->
     assert plans.late_allowed(0) == pytest.approx(LATE * (1 - DECODE_LATE))
     assert NetworkLoads(of, late_multiple=3.0).late_allowed(0) == pytest.approx(3 * LATE * (1 - DECODE_LATE))
     assert NetworkLoads(of, late_multiple=99.0).late_allowed(0) == 1.0
-    assert NetworkLoads(of, late_multiple=99.0).shares(0, point(4000.0)) == (0.0, 1.0)
+    assert NetworkLoads(of, late_multiple=99.0).shares(0, point_cell(4000.0)) == (0.0, 1.0)
     assert loads.allowed(0, "long", CELL) == pytest.approx(LATE * CELL.high_share / long)
     assert loads.allowed(0, "short", CELL) == pytest.approx(LATE * (1 - CELL.low_share) / short)
-    assert loads.allowed(0, "long", point(40_000.0, 1.0)) == pytest.approx(LATE / 0.075)
+    assert loads.allowed(0, "long", point_cell(40_000.0, 1.0)) == pytest.approx(LATE / 0.075)
     assert loads.allowed(0, "long", Cell(1e6, 1e6)) == 1.0, "no request is long"
 
 
@@ -203,8 +204,8 @@ def test_a_part_fits_a_pool_whose_memory_holds_its_longest_prompt() -> None:
     (stream, arc), *_ = arcs_of(of)
     assert not loads.holds(stream, arc, "long", CELL)
     assert loads.holds(stream, arc, "short", CELL)
-    assert loads.holds(stream, arc, "short", point(16_000.0))
-    assert not loads.holds(stream, arc, "short", point(64_000.0))
+    assert loads.holds(stream, arc, "short", point_cell(16_000.0))
+    assert not loads.holds(stream, arc, "short", point_cell(64_000.0))
     assert NetworkLoads(of).holds(stream, arc, "long", CELL)
 
 

@@ -22,7 +22,7 @@ from planner.optimizer.network.period_operation import (
 )
 from planner.optimizer.problem import Arc, Problem
 from planner.queueing import ALONE, NO_WAIT, Service, Ttft, gigc_wait, merged_scv, split_scv
-from tests.test_optimizer_network_loads import TTFT_S, in_part, point, problem, seconds
+from tests.test_optimizer_network_loads import TTFT_S, in_part, point_cell, problem, seconds
 
 LIMIT = 4000.0
 PORTS = ((1,), (1,))
@@ -52,7 +52,7 @@ def test_pools_and_links_carry_the_sum_of_their_requests(far_share: float) -> No
     found = operation(of, 3.0, far_share=far_share)
     far, near = arc_of(of, "fast", True), arc_of(of, "near", False)
     work = {
-        (arc, part): sum(w * seconds(of, arc, n, hit) for w, n, hit in in_part(part, point(LIMIT)))
+        (arc, part): sum(w * seconds(of, arc, n, hit) for w, n, hit in in_part(part, point_cell(LIMIT)))
         for arc, part in ((far, "long"), (near, "long"), (near, "short"))
     }
     expected = [0.0] * len(of.pools)
@@ -61,7 +61,7 @@ def test_pools_and_links_carry_the_sum_of_their_requests(far_share: float) -> No
     expected[found.decodings[0].pool] = 3.0 * 0.025 * 500 / 20
     assert busy_instances(of, found) == pytest.approx(expected)
     kv = of.pools[far.pool].rates.kv_bytes
-    sent = sum(w * float(kv(n) - kv(hit) + kv(0.0)) for w, n, hit in in_part("long", point(LIMIT)))
+    sent = sum(w * float(kv(n) - kv(hit) + kv(0.0)) for w, n, hit in in_part("long", point_cell(LIMIT)))
     assert link_gbps(of, found)[far.link or 0] == pytest.approx(3.0 * far_share * sent * 8 / 1e9)
 
 
@@ -103,7 +103,7 @@ def test_few_kinds_of_requests_keep_the_share_and_the_mean_of_all(part: str, n_k
     flow = Flow(0, "long" if part == "long" else "short", arc, LIMIT, 1.0)
     found = kinds_of(of, flow, PORTS, n_kinds)
     assert found is not None
-    chosen = in_part(flow.part, point(LIMIT))
+    chosen = in_part(flow.part, point_cell(LIMIT))
     weights = np.array([w for w, _, _ in chosen])
     assert len(found.weights) <= min(n_kinds, len(chosen))
     assert found.fraction == pytest.approx(weights.sum())
@@ -120,7 +120,7 @@ def test_flows_into_a_pool_wait_in_one_queue_of_what_is_split_off_and_merged() -
     of = problem(**{"workload.arrivals": {"kind": "gamma", "squared_cv": 4.0}})
     found, near = operation(of, 3.0, 8, 0.25), arc_of(of, "near", False)
     wait = period_waits(of, found, PORTS).wait(near.pool)
-    long, short = (in_part(part, point(LIMIT)) for part in ("long", "short"))
+    long, short = (in_part(part, point_cell(LIMIT)) for part in ("long", "short"))
     rates = [3.0 * 0.75 * sum(w for w, _, _ in long), 3.0 * sum(w for w, _, _ in short)]
     services = [seconds(of, near, n, hit) for _, n, hit in (*long, *short)]
     weights = np.array([*(0.75 * w for w, _, _ in long), *(w for w, _, _ in short)])
@@ -150,7 +150,7 @@ def test_without_waits_a_request_takes_prefill_and_transfer_whatever_the_load() 
     far, near = arc_of(of, "fast", True), arc_of(of, "near", False)
     paths = period_waits(of, operation(of, 60.0), PORTS).paths([0], loaded=False)
     assert paths is not None
-    long, short = (in_part(part, point(LIMIT)) for part in ("long", "short"))
+    long, short = (in_part(part, point_cell(LIMIT)) for part in ("long", "short"))
     expected = 0.0
     for arc, part in ((far, long), (near, short)):
         left_s, _ = transfers_s(of, arc, PORTS, tuple(np.array([one[1:] for one in part]).T))  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def test_a_link_is_shared_by_what_the_instances_of_its_pools_send(monkeypatch: p
     monkeypatch.setattr(loaded_paths, "link_stretch", lambda *given: asked.append(given) or ALONE)
     loaded_paths.LoadedPaths(period_waits(of, found, PORTS))._stretch(far.link or 0)
     ((senders,), (n_layers,), scv) = asked[0]
-    long = in_part("long", point(LIMIT))
+    long = in_part("long", point_cell(LIMIT))
     rate = 1.5 * sum(w for w, _, _ in long)
     assert (senders.n_instances, n_layers) == (40, of.pools[far.pool].rates.n_layers)
     assert senders.req_per_s == pytest.approx(rate)

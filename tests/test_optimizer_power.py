@@ -7,7 +7,8 @@ import pytest
 from planner.comparison import optimize
 from planner.errors import InputError
 from planner.profiles import hardware_profile
-from planner.scenario import Price
+from planner.report import phrases
+from planner.scenario import Price, accelerator_usd_per_hour, busy_usd_per_hour
 from tests.builders import FAST, GPUS, HOME, fleet_of, problem_of, routed_search, sketch, small_with
 
 POWER = {"usd_per_kwh": 0.10, "pue": 1.3, "draw_fraction": 1.2}
@@ -22,6 +23,22 @@ def test_a_purchase_costs_its_price_over_the_hours_of_its_years() -> None:
     assert price.hourly_usd == pytest.approx(30_000 / (5 * 8760))
     changes = {f"prices.{FAST}": {"purchase_usd": 35_040.0, "amortized_years": 4.0, "basis": "quoted", "source": "x"}}
     assert rents(changes)["fast"] == pytest.approx(GPUS * 1.0)
+
+
+def test_a_discount_is_off_the_rent_the_purchase_and_every_bill() -> None:
+    bought = Price(purchase_usd=40_000.0, amortized_years=4.0, discount_fraction=0.25)
+    assert bought.paid_usd == 30_000
+    assert bought.hourly_usd == pytest.approx(30_000 / (4 * 8760))
+    full, less = optimize(small_with({})), optimize(small_with({f"prices.{HOME}.discount_fraction": 0.3}))
+    home = sum(pool.usd_per_hour or 0.0 for pool in full.pools if pool.hardware == HOME)
+    assert less.cost.usd_per_hour == pytest.approx((full.cost.usd_per_hour or 0.0) - 0.3 * home)
+
+
+def test_a_thousand_requests_cost_their_part_of_the_bill() -> None:
+    plan = optimize(small_with({}))
+    hours = 1_000 / (3_600 * plan.throughput_req_per_s)
+    assert plan.cost.usd_per_thousand_requests == pytest.approx((plan.cost.usd_per_hour or 0.0) * hours)
+    assert "per thousand requests" in phrases.cost(plan)
 
 
 def test_a_site_that_prices_electricity_pays_for_tdp_draw_and_pue() -> None:
@@ -93,8 +110,8 @@ MIN_COST = {"objective": "min-cost", "demand_req_per_s": 10.0} | {
 def test_an_idle_accelerator_pays_its_idle_draw_and_a_busy_one_the_rest() -> None:
     scenario, h100 = small_with(EVERYWHERE), hardware_profile(FAST)
     # H100: 700 W, 4.00 USD/h; a TDP costs 0.7 kW x 1.3 x 0.50 USD/kWh = 0.455 USD/h.
-    assert scenario.accelerator_usd_per_hour("remote", h100) == pytest.approx(4.0 + 0.4 * 0.455)
-    assert scenario.busy_usd_per_hour("remote", h100) == pytest.approx((1.2 - 0.4) * 0.455)
+    assert accelerator_usd_per_hour(scenario, "remote", h100) == pytest.approx(4.0 + 0.4 * 0.455)
+    assert busy_usd_per_hour(scenario, "remote", h100) == pytest.approx((1.2 - 0.4) * 0.455)
     (fast, *_) = problem_of(EVERYWHERE).pools
     assert fast.usd_per_hour == pytest.approx(GPUS * (4.0 + 0.4 * 0.455))
     assert fast.busy_usd_per_hour == pytest.approx(GPUS * 0.8 * 0.455)
@@ -106,15 +123,15 @@ def test_an_idle_accelerator_pays_its_idle_draw_and_a_busy_one_the_rest() -> Non
 )
 def test_without_a_price_or_an_idle_draw_use_costs_nothing(changes: dict[str, Any]) -> None:
     scenario = small_with(changes)
-    assert scenario.busy_usd_per_hour("remote", hardware_profile(FAST)) == 0
+    assert busy_usd_per_hour(scenario, "remote", hardware_profile(FAST)) == 0
     assert not problem_of(changes).charges_use
 
 
 def test_accelerators_without_a_price_have_no_bill_for_use() -> None:
     scenario = small_with(EVERYWHERE)
     unpriced = scenario.model_copy(update={"prices": {}})
-    assert unpriced.accelerator_usd_per_hour("remote", hardware_profile(FAST)) is None
-    assert unpriced.busy_usd_per_hour("remote", hardware_profile(FAST)) == 0
+    assert accelerator_usd_per_hour(unpriced, "remote", hardware_profile(FAST)) is None
+    assert busy_usd_per_hour(unpriced, "remote", hardware_profile(FAST)) == 0
 
 
 @pytest.mark.parametrize("objective", [{}, MIN_COST])

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from planner.optimizer import Problem
-from planner.optimizer.capacity import Loads, exact_loads
+from planner.optimizer.capacity import RouteLoads, exact_loads
 from planner.optimizer.routed_capacity import (
     highest_req_per_s,
     link_bytes,
     rate_limits,
-    rent_usd_per_hour,
     spend_of,
+    unit_rents_usd_per_hour,
 )
 from planner.optimizer.sized import Sizing
 from tests.builders import problem_of
@@ -26,7 +26,7 @@ POWER: dict[str, Any] = {
 }
 
 
-def of(**changes: Any) -> tuple[Problem, Sizing, Loads]:
+def of(**changes: Any) -> tuple[Problem, Sizing, RouteLoads]:
     lengths = {"kind": "empirical", "tokens": (SHORT, LONG), "weights": (1 - SHARE_LONG, SHARE_LONG)}
     stated = {"workload.lengths": lengths, "capacity_rule": "expected-work", "links.wan.usd_per_gb": 0.02, **changes}
     problem = problem_of(stated)
@@ -69,7 +69,7 @@ def test_what_a_fleet_spends_is_rent_traffic_and_the_power_of_the_work_that_it_d
     busy = [0.75 * usd * RATE * s for usd, s in zip(each, work_s(problem), strict=True)]
     traffic = 0.02 * 3600 * RATE * sent_bytes(problem) / 1e9
     rent = [n * (price * 8 + 0.25 * usd) for n, price, usd in zip(SIZES, (4.0, 2.0, 2.0), each, strict=True)]
-    assert dict(rent_usd_per_hour(problem, sizing)) == pytest.approx(
+    assert dict(unit_rents_usd_per_hour(problem, sizing)) == pytest.approx(
         dict(zip(("fast", "near", "decode", "wan"), [*rent, 20.0], strict=True))
     )
     total = sum(rent) + 20.0 + sum(busy) + traffic
@@ -86,7 +86,7 @@ def test_without_a_price_a_fleet_spends_accelerators_and_between_equal_ones_band
     problem, sizing, loads = of(prices={})
     assert spend_of(problem, sizing, loads, RATE) == pytest.approx(8 * sum(SIZES) + 1e-6 * 100, rel=1e-9)
     assert spend_of(problem, Sizing(SIZES, ((0,),)), loads, RATE) == pytest.approx(8 * sum(SIZES), rel=1e-9)
-    assert dict(rent_usd_per_hour(problem, Sizing((0, 3, 4), PORTS))) == {
+    assert dict(unit_rents_usd_per_hour(problem, Sizing((0, 3, 4), PORTS))) == {
         "fast": 0.0,
         "near": None,
         "decode": None,

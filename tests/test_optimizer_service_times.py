@@ -9,7 +9,7 @@ from planner.errors import InfeasibleError, InputError
 from planner.optimizer import planning_problem
 from planner.optimizer.resolution import whole_work_s
 from planner.profiles import hardware_profile, model_profile
-from planner.roofline import Chip, Layout, ServedModel, stack
+from planner.roofline import Chip, InstanceModel, Layout, stack
 from planner.roofline.engine_memory import memory_settings
 from planner.scenario import Scenario, load_scenario, read_scenario
 from tests.builders import sketch
@@ -22,10 +22,10 @@ def scenario(*overrides: str) -> Scenario:
     return read_scenario("prfaas-paper", [INFERRED, STEP, *overrides])
 
 
-def served(hardware: str, name: str) -> ServedModel:
+def served(hardware: str, name: str) -> InstanceModel:
     used = stack(name)
     settings = used.settings
-    return ServedModel(
+    return InstanceModel(
         model_profile("prfaas-1t-inferred"),
         Chip(hardware_profile(hardware)),
         Layout(tp_size=8),

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.optimizer.capacity import exact_loads
-from planner.optimizer.network.cells import point
+from planner.optimizer.network.cells import point_cell
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import CAPACITY_GAP, RoutedSolution, solution_of_routes
@@ -32,7 +32,7 @@ def test_a_stream_flows_to_the_pools_of_its_long_and_its_short_prompts_where_it_
     assert operation.n_instances == sizing.n_instances
     assert {flow.part for flow in operation.flows} == parts
     known = NetworkLoads(problem)
-    taken = [known.fraction(flow.stream, flow.part, point(flow.threshold_tokens)) for flow in operation.flows]
+    taken = [known.fraction(flow.stream, flow.part, point_cell(flow.threshold_tokens)) for flow in operation.flows]
     assert min(taken) > 0
     assert sum(taken) == pytest.approx(1.0)
     assert {flow.req_per_s for flow in operation.flows} == {rate}

@@ -116,7 +116,7 @@ def test_equal_periods_are_the_run_of_one() -> None:
 
 def test_progress_names_the_periods_in_their_order() -> None:
     told: list[tuple[str, float]] = []
-    simulate_periods(*planned(), RunQuestion(2_000, 1, 1.0, 1), say=lambda text, done: told.append((text, done)))
+    simulate_periods(*planned(), RunQuestion(2_000, 1, 1.0, 1), progress=lambda text, done: told.append((text, done)))
     assert list(dict.fromkeys(text for text, _ in told)) == ["running day", "running night"]
     assert [done for _, done in told] == sorted(done for _, done in told)
 

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
-from planner.comparison import at_population_rate, optimize, planning_problem
+from planner.comparison import at_population_rate, optimize, posed_problem
 from planner.errors import InputError, UsageError
 from planner.executor import RunQuestion, simulate
+from planner.executor.initial_state import run_to_end, simulation_state
 from planner.executor.systems import system
-from planner.executor.worlds import run_to_end, world
 from planner.promises.plan_to_run import plan_to_run
 from planner.promises.verified import verified_plan
 from planner.scenario import Scenario, load_scenario
@@ -74,7 +74,7 @@ def test_one_server_and_users_who_think_are_the_machine_repair_queue(n_users: in
     for seed in range(8):
         requests = asked(np.zeros(n), np.full(n, tokens), output=1)
         requests["arrival_s"] = np.random.default_rng([n_users, seed]).exponential(think * service_s, n)
-        w = world(system(scenario(None, 1_000_000), fleet(n_near=1)), requests, users=n_users)
+        w = simulation_state(system(scenario(None, 1_000_000), fleet(n_near=1)), requests, users=n_users)
         run_to_end(w)
         assert w.samples[:, 1].max() <= n_users
         finish_s = np.sort(w.requests["finish_s"])
@@ -119,7 +119,7 @@ def test_a_plan_for_users_is_the_plan_for_the_rate_that_they_send() -> None:
     alone = stated(SCENARIO.replace("users = 400\nthink_s = 30", f"demand_req_per_s = {rated.demand_req_per_s}"))
     assert optimize(stated()).cost == optimize(alone).cost
     assert at_population_rate(rated) is rated
-    assert planning_problem(rated).scenario.demand_req_per_s == rated.demand_req_per_s
+    assert posed_problem(rated).scenario.demand_req_per_s == rated.demand_req_per_s
 
 
 def test_more_users_and_less_thought_never_cost_less() -> None:

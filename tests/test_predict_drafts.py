@@ -51,10 +51,13 @@ def test_the_batch_from_which_drafting_slows_down_is_the_least_after_the_last_th
     question: PredictQuestion,
 ) -> None:
     asked, said = instance(question), drafts(predict(question))
-    plain, most = instance(_plain(question)).served, int(asked.served.largest_batch(question.context_tokens))
+    plain, most = (
+        instance(_plain(question)).instance_model,
+        int(asked.instance_model.largest_batch(question.context_tokens)),
+    )
     sizes = np.arange(1, most + 1)
     context = np.full(sizes.shape, question.context_tokens)
-    pays = asked.served.token_time(sizes, context).total_s < plain.decode_time(sizes, context).total_s
+    pays = asked.instance_model.token_time(sizes, context).total_s < plain.decode_time(sizes, context).total_s
     last = int(np.max(np.flatnonzero(pays), initial=-1))
     assert said.slower_from_batch == (None if last == most - 1 else int(sizes[last + 1]))
 

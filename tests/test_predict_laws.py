@@ -15,7 +15,7 @@ from planner.profiles import (
     model_profile,
     profile_names,
 )
-from planner.roofline import Chip, Layout, Operator, ServedModel, total_flop
+from planner.roofline import Chip, InstanceModel, Layout, Operator
 from planner.roofline.engine_memory import memory_settings
 from planner.roofline.operators import pass_operators
 from planner.roofline.sequences import Sequences
@@ -23,6 +23,7 @@ from planner.roofline.served_model import prefill_passes
 from planner.roofline.stack import stack
 from planner.studies.predict import PredictQuestion, predict
 from tests.cpu_cost import cached
+from tests.model_counts import total_flop
 
 MODELS = [name for name in profile_names("model") if not missing_shapes(model_profile(name).architecture)]
 CHIPS = ["h200-sxm", "h20-141gb", "b200-sxm", "mi300x", "a100-sxm-80gb", "tpu-v5p"]
@@ -33,9 +34,9 @@ ROUNDING = 1 + 1e-9
 
 def served(
     model: str, chip: Chip, layout: str = "tp=8", name: str = "datasheet", precision: str | None = None
-) -> ServedModel:
+) -> InstanceModel:
     found = stack(name)
-    return ServedModel(
+    return InstanceModel(
         model_profile(model),
         chip,
         Layout.parse(layout),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.errors import Problem
+from planner.errors import InputProblem
 from planner.profiles import check_profiles
 from planner.profiles.architectures import GENERATIONS
 from planner.profiles.folders import profile_paths
@@ -42,7 +42,7 @@ def problems(
     generation: str = "blackwell",
     source: str = ADDRESS,
     basis: str = "datasheet",
-) -> list[Problem]:
+) -> list[InputProblem]:
     """What the gate says of a chip with these figures, all of one source and basis."""
     lines = [f'{key} = {{ value = {value}, source = "bench", basis = "{basis}" }}' for key, value in figures.items()]
     head = ['schema = "planner.hardware/1"', 'name = "my-chip"', 'title = "My chip"', 'vendor = "NVIDIA"']

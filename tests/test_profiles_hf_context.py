@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from planner.profiles.hf_config import HfConfig
-from planner.profiles.hf_context import MOST_TOKENS, context_limit_tokens
+from planner.profiles.importer import MOST_TOKENS, context_limit_tokens
 
 N = 4096
 

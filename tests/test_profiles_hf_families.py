@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles import (
     GqaLayers,
     ModelProfile,
@@ -21,9 +21,10 @@ from planner.profiles import (
     total_parameters,
 )
 from planner.profiles.importer import profile_of_config
-from planner.roofline import decode_operators, kv_bytes, kv_bytes_per_token, prefill_operators
+from planner.roofline import kv_bytes, kv_bytes_per_token
 from planner.schema import TomlFile
 from tests.layer_walk import Sequence, Walk
+from tests.model_counts import decode_operators, prefill_operators
 
 
 def config(kind: str, shape: tuple[int, int, int, int, int, int], **more: Any) -> dict[str, Any]:
@@ -328,7 +329,7 @@ KEYS = sorted(
 
 @given(st.sampled_from(sorted(CONFIGS)), st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
 def test_whatever_a_key_holds_it_is_counted_or_refused(name: str, mutations: dict[str, Any]) -> None:
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[InputProblem, ...] = ()
     try:
         total = total_parameters(profile(CONFIGS[name][0] | mutations))
     except InputError as error:

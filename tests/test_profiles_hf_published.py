@@ -16,14 +16,15 @@ from typing import Any
 
 import pytest
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles import parameters_by_part
 from planner.profiles.imported import ImportedProfile
 from planner.profiles.importer import profile_of_config
 from planner.profiles.layers import GqaLayers, Mamba2Layers, SwaLayers
 from planner.profiles.stated_size import UNITS
-from planner.roofline import decode_operators, kv_bytes_per_token, prefill_operators, recurrent_state_bytes
+from planner.roofline import kv_bytes_per_token, recurrent_state_bytes
 from tests.layer_walk import Sequence, Walk
+from tests.model_counts import decode_operators, prefill_operators
 
 PUBLISHED: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).resolve().parent / "published_configs.json").read_text(encoding="utf-8")
@@ -36,7 +37,7 @@ def imported(config: dict[str, Any], **changes: Any) -> ImportedProfile:
     return profile_of_config("config.json", json.dumps(config | changes), "mine", "bf16")
 
 
-def refused(config: dict[str, Any], **changes: Any) -> list[Problem]:
+def refused(config: dict[str, Any], **changes: Any) -> list[InputProblem]:
     with pytest.raises(InputError) as caught:
         imported(config, **changes)
     return list(caught.value.problems)

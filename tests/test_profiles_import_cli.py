@@ -15,7 +15,7 @@ from planner.errors import InputError, UsageError
 from planner.notes import code_of
 from planner.profiles import active_parameters, model_profile, profile_names, total_parameters
 from planner.profiles.importer import profile_name
-from planner.profiles.stated_size import figure, sizes_in
+from planner.profiles.stated_size import sizes_in, stated_total
 
 SHAPE: dict[str, Any] = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
 SHAPE |= {"num_key_value_heads": 8}
@@ -148,7 +148,7 @@ def test_sizes_in_the_names_of_shipped_models_are_those_of_their_shapes() -> Non
 @given(st.floats(0.1, 2000), st.sampled_from("MBT"))
 def test_a_figure_agrees_with_itself_and_not_with_ten_times_as_much(value: float, unit: str) -> None:
     text = f"{value:.3f}{unit}"
-    size, n_parameters = figure(text), float(f"{value:.3f}") * {"M": 1e6, "B": 1e9, "T": 1e12}[unit]
+    size, n_parameters = stated_total(text), float(f"{value:.3f}") * {"M": 1e6, "B": 1e9, "T": 1e12}[unit]
     assert size is not None
     assert size.agrees(n_parameters)
     assert not size.agrees(10 * n_parameters)

@@ -8,10 +8,10 @@ import pytest
 from planner.errors import InputError
 from planner.profiles import MlaLayers, ModelProfile, attention_parameters, model_profile
 from planner.profiles.importer import profile_of_config
-from planner.roofline import decode_operators, prefill_operators
 from planner.roofline.kv_cache import index_key_bytes_per_token
 from planner.schema import TomlFile
 from tests.layer_walk import Sequence, Walk
+from tests.model_counts import decode_operators, prefill_operators
 from tests.test_profiles_importer import CONFIGS
 
 N_LAYERS = 12

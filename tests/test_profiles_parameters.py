@@ -13,14 +13,13 @@ from planner.profiles import (
     check_profiles,
     missing_shapes,
     model_profile,
-    mtp_parameters,
     parameters_by_part,
     profile_names,
     total_parameters,
 )
 from planner.profiles.folders import profile_dir
-from planner.profiles.parameters import moe_parameters
-from planner.profiles.projections import known
+from planner.profiles.projections import required
+from tests.model_counts import moe_parameters, mtp_parameters
 
 CONTRACT = [
     "kimi-linear-48b",
@@ -118,14 +117,14 @@ def test_counts_from_shapes_are_the_references_to_the_last_parameter(name: str, 
 
 @pytest.mark.parametrize(("name", "reference"), REFERENCES.items(), ids=REFERENCES)
 def test_each_layer_has_the_references_parameters(name: str, reference: Reference) -> None:
-    shapes = model_profile(name).architecture
-    hidden = shapes.hidden_size
+    model = model_profile(name)
+    shapes, hidden = model.architecture, model.architecture.hidden_size
     assert hidden
     found = {attention_parameters(group, hidden) for group in shapes.attention}
     assert found == set(reference.attention_layers)
     if reference.moe_layer is not None:
         assert shapes.moe
-        assert moe_parameters(shapes, shapes.moe) == reference.moe_layer
+        assert moe_parameters(model) == reference.moe_layer
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -161,7 +160,7 @@ def test_unknown_shapes_give_no_count_and_are_named() -> None:
     assert "attention[1].n_heads" in missing_shapes(model.architecture)
     with pytest.raises(InputError, match="hidden_size: is unknown"):
         parameters_by_part(model.architecture)
-    assert known(3, "n") == 3
+    assert required(3, "n") == 3
 
 
 def test_inferred_shapes_span_25_to_50_billion_active_by_experts_per_token() -> None:

@@ -1,5 +1,7 @@
 """Tables of measured points: what a good row means, and that every fault of a file is named with its line at once."""
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -352,7 +354,7 @@ TOKENS = st.floats(1, 1e6)
 
 @st.composite
 def points(draw):
-    size_names = [name for name in ServingPoint.__slots__ if name.endswith(("_size", "_workers"))]
+    size_names = [field.name for field in fields(ServingPoint) if field.name.endswith(("_size", "_workers"))]
     optional = ("framework_version", "precision", "kv_precision", "measured_date")
     ttft_s, tpot_s = draw(
         st.tuples(st.none() | MILLISECONDS, st.none() | MILLISECONDS).filter(lambda pair: pair != (None, None))
@@ -385,7 +387,7 @@ def test_points_survive_being_written_and_read(tmp_path_factory, written):
     read = read_points(path)
     assert [point.line for point in read] == list(range(2, len(written) + 2))
     for before, after in zip(written, read, strict=True):
-        for name in set(ServingPoint.__slots__) - {"file", "line"}:
+        for name in {field.name for field in fields(ServingPoint)} - {"file", "line"}:
             expected = getattr(before, name)
             assert getattr(after, name) == (pytest.approx(expected) if isinstance(expected, float) else expected)
 

@@ -13,7 +13,7 @@ from planner.errors import InputError
 from planner.notes import code_of
 from planner.profiles import ModelProfile, hardware_profile, model_profile, parameters_by_part
 from planner.profiles.importer import import_profile, profile_of_config
-from planner.roofline import Chip, Layout, Sequences, ServedModel, weights_bytes
+from planner.roofline import Chip, InstanceModel, Layout, Sequences, weights_bytes
 from planner.roofline.factors import DATASHEET
 from planner.schema import TomlFile
 
@@ -276,7 +276,7 @@ def test_mixed_products_take_the_time_of_their_shares_and_read_their_own_bytes()
     chip = Chip(hardware_profile("h100-sxm"), derated=False)
     seconds = []
     for quantization in stated:
-        served = ServedModel(profile(LLAMA, quantization), chip, Layout(), DATASHEET)
+        served = InstanceModel(profile(LLAMA, quantization), chip, Layout(), DATASHEET)
         work = served.work([Sequences.prefill([8192.0])])
         mine = [name in ("down_proj", "gate_up_proj", "qkv_proj", "o_proj") for name in work.name]
         seconds.append((work.n_layers * work.ceiling_s)[mine].sum() + (work.n_layers * work.weight_s)[mine].sum())

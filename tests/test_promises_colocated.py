@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.comparison import planning_problem, sketched, solved
+from planner.comparison import posed_problem, sketched, solved
 from planner.executor import RunQuestion, simulate
 from planner.promises.plan_to_run import plan_to_run
 from planner.promises.verified import verified_plan
@@ -101,7 +101,7 @@ def test_attention_replicas_step_at_the_pace_of_whoever_prefills(load: float) ->
     plan = plan_to_run(asked)
     rate = load * plan.max_throughput_req_per_s
     run, _ = simulate(asked, plan, RunQuestion(12_000, load=rate / plan.throughput_req_per_s))
-    problem = planning_problem(asked)
+    problem = posed_problem(asked)
     predicted = sketched(problem, solved(problem), rate).latency
     assert predicted.tpot_mean_s == pytest.approx(run.tpot_mean_s, rel=0.15)
     assert predicted.ttft_mean_s == pytest.approx(run.ttft_mean_s, rel=0.1)

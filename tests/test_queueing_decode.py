@@ -6,13 +6,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, poisson
 
-from planner.queueing import birth_death_fractions, decode_batch, erlang_b, erlang_c
+from planner.queueing import decode_batch, erlang_b, erlang_c
 from tests.service_simulation import decode_run
 
 steps = st.tuples(st.floats(0.001, 0.1), st.floats(0.0, 0.01), st.integers(1, 40)).map(
     lambda p: p[0] + p[1] * np.arange(1, p[2] + 1)
 )
 loads = st.floats(0.05, 0.95)
+
+
+def birth_death_fractions(birth_per_s: np.ndarray, death_per_s: np.ndarray) -> np.ndarray:
+    """Long-run share of time in each state of a birth-death process (Erlang 1917).
+
+    pi(k) = pi(0) product over j = 1 to k of birth(j - 1) / death(j), normalised; taken as logarithms.
+    """
+    if birth_per_s.shape != death_per_s.shape or birth_per_s.ndim != 1:
+        raise ValueError(f"births and deaths need one equal length, got {birth_per_s.shape}, {death_per_s.shape}")
+    if not ((birth_per_s >= 0) & np.isfinite(birth_per_s) & (death_per_s > 0) & np.isfinite(death_per_s)).all():
+        raise ValueError("birth rates must be finite and at least 0, death rates finite and above 0")
+    with np.errstate(divide="ignore"):
+        log_share = np.append(0.0, np.cumsum(np.log(birth_per_s) - np.log(death_per_s)))
+    share = np.exp(log_share - log_share.max())
+    return np.asarray(share / share.sum())
 
 
 def limit_req_per_s(step_s: np.ndarray, n_tokens: float) -> float:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from planner.queueing import Service, decode_batch, gigc_wait, place_wait
+from planner.queueing import Service, decode_batch, gigc_wait
+from tests.one_queue import place_wait
 from tests.tandem_simulation import batches_run
 
 GEOMETRIC = Service.of(np.arange(1.0, 4000.0), 0.99 ** np.arange(3999.0))

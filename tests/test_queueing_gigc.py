@@ -13,11 +13,11 @@ from planner.queueing import (
     gigc_wait,
     gigc_waits,
     mgc_wait,
-    phase_chain,
     renewal_arrivals,
     two_phases,
 )
 from planner.queueing.exact_queues import deterministic_anchor, phase_anchor, phase_gaps_wait
+from tests.one_queue import solved_chain
 from tests.queue_simulation import (
     METRICS,
     MIN_REQUESTS,
@@ -217,7 +217,7 @@ def test_phases_between_the_solved_loads_are_as_if_they_were_solved(
     anchor = phase_anchor(n_servers, scv, *moments)
     inner = (anchor.loads[1:] + anchor.loads[:-1]) / 2
     for load, row in zip(inner, anchor.weights(inner) @ anchor.columns, strict=True):
-        chain = phase_chain(n_servers, renewal_arrivals(n_servers * load, scv), two_phases(1.0, *moments))
+        chain = solved_chain(n_servers, renewal_arrivals(n_servers * load, scv), two_phases(1.0, *moments))
         waiting, mean = phase_gaps_wait(n_servers, float(load), scv)
         assert chain.waiting_fraction / waiting == pytest.approx(np.exp(row[0]), rel=1e-3 if scv == 1 else 2e-2)
         assert chain.mean_wait_s / mean == pytest.approx(np.exp(row[0] + row[1]), rel=1e-3 if scv == 1 else 2e-2)

@@ -10,7 +10,7 @@ from planner.queueing import (
     NO_WAIT,
     Service,
     Wait,
-    mdc_mean_wait_s,
+    deterministic_wait,
     mean_wait_s,
     mgc_wait,
     mmc_mean_wait_s,
@@ -62,13 +62,13 @@ def test_least_residual_excess_is_the_integral_of_its_survival(service: Service,
 @pytest.mark.parametrize("utilization", [0.3, 0.7, 0.9])
 def test_deterministic_service_waits_as_crommelins_chain_says(n_servers: int, utilization: float) -> None:
     expected = mdc_mean_wait_services(n_servers, utilization)
-    assert mdc_mean_wait_s(n_servers, n_servers * utilization, 1.0) == pytest.approx(expected, rel=1e-8)
+    assert mean_wait_s(n_servers, n_servers * utilization, 1.0, 0.0) == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("n_servers", [2, 4, 9])
 def test_deterministic_wait_stays_accurate_where_its_series_is_no_longer_summed(n_servers: int) -> None:
     expected = mdc_mean_wait_services(n_servers, 0.99, n_states=3000)
-    assert mdc_mean_wait_s(n_servers, n_servers * 0.99, 1.0) == pytest.approx(expected, rel=2e-4)
+    assert mean_wait_s(n_servers, n_servers * 0.99, 1.0, 0.0) == pytest.approx(expected, rel=2e-4)
 
 
 @given(services, utilizations)
@@ -90,7 +90,7 @@ def test_exponential_service_waits_exactly_as_mmc(n_servers: int, utilization: f
 @given(servers, utilizations)
 def test_deterministic_service_is_a_case_of_the_general_formula(n_servers: int, utilization: float) -> None:
     rate = n_servers * utilization
-    expected = mdc_mean_wait_s(n_servers, rate, 1.0)
+    _, expected = deterministic_wait(n_servers, utilization)
     assert mean_wait_s(n_servers, rate, 1.0, 0.0, 1 / (n_servers + 1)) == pytest.approx(expected, rel=1e-9)
 
 

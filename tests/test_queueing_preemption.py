@@ -14,7 +14,7 @@ from planner.queueing import (
     Preemption,
     Prompts,
     colocated_capacity_req_per_s,
-    kept_full,
+    full_instance_rate,
     preemption_when_full,
 )
 from planner.queueing.erlang import Floats
@@ -99,7 +99,7 @@ def errors() -> tuple[np.ndarray, np.ndarray]:
         rate, _ = executed(pool)
         loop, prompts = fluid(pool)
         without = colocated_capacity_req_per_s(replace(loop, preemption=None), prompts)
-        found.append((without / rate - 1, kept_full(loop, prompts)[0] / rate - 1))
+        found.append((without / rate - 1, full_instance_rate(loop, prompts)[0] / rate - 1))
     return np.array(found)[:, 0], np.array(found)[:, 1]
 
 
@@ -144,8 +144,8 @@ def test_what_gives_way_scales_with_nothing_but_ratios_of_tokens() -> None:
 def test_a_tighter_limit_on_tokens_than_memory_keeps_its_own_capacity() -> None:
     pool = drawn(np.random.default_rng(SEED))
     loop, prompts = fluid(pool)
-    _, full_s = kept_full(loop, prompts)
+    _, full_s = full_instance_rate(loop, prompts)
     tight_s = 0.5 * (float(loop.pass_s(np.zeros(1), np.ones(1))[0]) + full_s)
     free = replace(loop, preemption=None)
     tight = colocated_capacity_req_per_s(free, prompts, tight_s)
-    assert colocated_capacity_req_per_s(loop, prompts, tight_s) == min(tight, kept_full(loop, prompts)[0])
+    assert colocated_capacity_req_per_s(loop, prompts, tight_s) == min(tight, full_instance_rate(loop, prompts)[0])

@@ -16,7 +16,7 @@ from planner.profiles import HardwareProfile, ModelProfile, StackProfile, hardwa
 from planner.results import Live, Plan
 from planner.scenario import Scenario, load_scenario
 from planner.schema import StrictModel, TomlFile, numbers_allowed
-from planner.studies.fidelity.notes import FidelityNotes
+from planner.studies.fidelity.survey import FidelityNotes
 from tests.builders import SMALL, small_with
 from tests.test_cli_errors import TINY
 

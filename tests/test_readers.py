@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.errors import MOST_LINES, InputError, PlannerError, Problem, UsageError, printable
+from planner.errors import MOST_LINES, InputError, InputProblem, PlannerError, UsageError, printable
 from planner.profiles.catalogue import profile_dir, read_profile
 from planner.profiles.importer import import_profile, profile_of_config
 from planner.profiles.points import PointDefaults, read_points
@@ -22,7 +22,7 @@ from planner.reading import JSON_BYTES, LINE_BYTES, MOST_DEPTH, TABLE_BYTES, TOM
 from planner.results import live_from, plan_from
 from planner.scenario import bundled_scenarios, load_scenario, read_scenario
 from planner.schema import TomlFile
-from planner.studies.fidelity.notes import FidelityNotes, read_notes
+from planner.studies.fidelity.survey import FidelityNotes, read_notes
 from planner.workload import read_trace
 from tests.campaigns.corpus import NOTES, SETTINGS, corpus
 from tests.campaigns.fuzz_inputs import EXECUTED
@@ -251,7 +251,7 @@ HOSTILE = ("\x1b[31mred", "a\nb", "x" * 100_000, "\u202egnp", "\ud800", "\x9b1m"
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_whatever_a_problem_is_made_of_prints_as_one_short_line(text: str) -> None:
-    error = InputError(Problem(text, text, text, text, 3))
+    error = InputError(InputProblem(text, text, text, text, 3))
     assert str(error).isprintable()
     assert len(str(error)) < 6_100
     assert str(error).encode()
@@ -290,7 +290,7 @@ def test_the_same_problem_of_every_row_is_one_message_with_a_count(tmp_path: Pat
 
 
 def test_different_problems_are_told_one_by_one() -> None:
-    error = InputError(Problem("x.csv", key, "is wrong", "", n) for n, key in enumerate("abcdef", start=1))
+    error = InputError(InputProblem("x.csv", key, "is wrong", "", n) for n, key in enumerate("abcdef", start=1))
     assert len(str(error).split("\n")) == 6
 
 

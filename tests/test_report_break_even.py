@@ -2,12 +2,14 @@
 
 from planner.report import report_markdown
 from planner.report.chart_break_even import NO, NONE, YES, break_even_chart
-from planner.report.markdown_tables import break_even
+from planner.report.markdown_tables import break_even_table
 from tests.test_report_records import CASES, make_break_even, make_case
 
 
 def test_a_row_says_where_the_decision_turns_and_to_what() -> None:
-    text = break_even([make_break_even(), make_break_even(decides="all-h20", decision=False, below=None, above=None)])
+    text = break_even_table(
+        [make_break_even(), make_break_even(decides="all-h20", decision=False, below=None, above=None)]
+    ).markdown()
     *_, first, second = text.splitlines()
     assert first == "| rent of an H200, USD/h | 2.5 | 0 to 10 | worth it | below 0.500 (no plan) and above 3.24 |"
     assert second == "| rent of an H200, USD/h | 2.5 | 0 to 10 | behind all-h20 | nowhere in that span |"

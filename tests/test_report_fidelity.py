@@ -9,8 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from planner.cli.common import print_rich
 from planner.report import check_fidelity_report, worst_points, write_fidelity_report
 from planner.report.canvas import style
-from planner.report.fidelity_folder import fidelity_charts
-from planner.report.fidelity_markdown import fidelity_markdown
+from planner.report.fidelity_folder import fidelity_charts, fidelity_markdown
 from planner.report.fidelity_tables import fidelity_tables
 from planner.report.figures import digest
 from planner.results import (

@@ -17,14 +17,13 @@ from matplotlib.patches import StepPatch
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from planner.report.canvas import DPI, WIDTH_IN, columns, label, png, round_ticks, style
+from planner.report.canvas import DPI, WIDTH_IN, columns, png, round_ticks, style, two_line_label
 from planner.report.chart_capacity import theta_chart, threshold_chart
-from planner.report.chart_executed import Panel, executed_chart
-from planner.report.chart_hours import hours_chart
+from planner.report.chart_executed import TtftPanel, executed_chart
 from planner.report.chart_money import cost_chart, price_ratio_chart
-from planner.report.chart_periods import PeriodsChart, periods_chart
+from planner.report.chart_periods import PeriodsChart, hours_chart, periods_chart
 from planner.report.chart_schedulers import Line, SchedulersChart, schedulers_chart
-from planner.report.figures import CHARTS, PNG_KEY, charts, digest, figures, pngs
+from planner.report.figures import CHARTS, PNG_KEY, charts, digest, images
 from planner.results import Case, Hour, ScheduledSeries, Sweep
 from tests.cpu_cost import cached
 from tests.test_report_records import CASES, COST, NO_COST, PRICES, baseline, make_case, make_period, make_plan, pool
@@ -53,8 +52,9 @@ class Drawn(NamedTuple):
 def drawn_case(name: str) -> dict[str, Drawn]:
     """The figures of a case, drawn once."""
     found = {}
-    for title, figure in figures(CASES[name]).items():
+    for title, chart in charts(CASES[name]).items():
         with style():
+            figure = chart.draw()
             canvas = figure.canvas
             assert isinstance(canvas, FigureCanvasAgg)
             canvas.draw()
@@ -107,7 +107,7 @@ def test_many_things_look_different_from_one_another() -> None:
 
 @given(st.text(string.ascii_letters + "- ", min_size=1, max_size=200).filter(str.strip), st.integers(5, 40))
 def test_labels_are_short_whatever_the_name(name: str, width: int) -> None:
-    lines = label(name, width).split("\n")
+    lines = two_line_label(name, width).split("\n")
     assert len(lines) <= 3
     assert max(map(len, lines)) <= width
     assert columns([name] * 3) >= 1
@@ -172,10 +172,10 @@ def drawn(name: str = "threshold") -> bytes:
 
 
 def test_a_figure_carries_the_fingerprint_of_its_data_and_no_date() -> None:
-    case = CASES["one pool"]
-    assert charts(case)
-    for name, image in pngs(case).items():
-        assert f"{PNG_KEY}\0{digest(charts(case)[name])}".encode() in image
+    shown = charts(CASES["one pool"])
+    assert shown
+    for name, image in images(shown).items():
+        assert f"{PNG_KEY}\0{digest(shown[name])}".encode() in image
         for word in (b"Creation", b"tIME", b"Software"):
             assert word not in image
 
@@ -317,7 +317,7 @@ def test_a_day_by_the_hour_has_a_step_for_every_hour_and_gaps_where_nothing_is_k
 
 
 def test_a_panel_of_what_was_executed_has_intervals_around_its_points_and_room_above_them() -> None:
-    panel = Panel("mean", 2.0, ((0.1, 0.9), (2.0, 4.0)), ((0.5, 0.8), (2.5, 3.5), (2.4, 3.0), (2.8, 4.4)))
+    panel = TtftPanel("mean", 2.0, ((0.1, 0.9), (2.0, 4.0)), ((0.5, 0.8), (2.5, 3.5), (2.4, 3.0), (2.8, 4.4)))
     axes = Figure().subplots()
     panel.draw(axes)
     assert axes.get_xlim() == (0.0, 1.0)

@@ -50,7 +50,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_every_break_even_is_told_before_it_is_looked_for_and_kept_as_soon_as_it_is_found() -> None:
     told: list[str | BreakEvenResult] = []
     scenario = small_with({**FLEETS, "break_even": [{**item, "decides": "near"} for item in RENTS]})
-    results = break_evens(scenario, say=told.append, keep=told.append)
+    results = break_evens(scenario, progress=told.append, keep=told.append)
     assert told[1::2] == list(results)
     for i, (said, item) in enumerate(zip(told[::2], results, strict=True), 1):
         assert said == f"break-even {i} of {len(results)}: {item.title} ({item.key} from 1 to 9)"

@@ -6,7 +6,7 @@ import pytest
 
 from planner.report import report_markdown
 from planner.report.figures import charts
-from planner.report.markdown_tables import table
+from planner.report.table import Table
 from planner.results import ComparedPlan
 from planner.units import DASH
 from tests.test_report_records import CASES, PRICES, make_case, make_claim, make_plan
@@ -169,4 +169,4 @@ def test_a_report_names_its_sources_and_how_to_make_it_again() -> None:
 
 
 def test_text_in_a_cell_cannot_break_the_table() -> None:
-    assert table(["a", ">b"], [["x|y\nz", "1"]]) == "| a | b |\n|---|---:|\n| x\\|y z | 1 |"
+    assert Table.untitled(["a", ">b"], [["x|y\nz", "1"]]).markdown() == "| a | b |\n|---|---:|\n| x\\|y z | 1 |"

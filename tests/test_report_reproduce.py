@@ -17,7 +17,7 @@ from planner.cli import app
 from planner.errors import CheckFailedError, UsageError
 from planner.profiles.catalogue import profile_paths
 from planner.profiles.toml_text import toml_value
-from planner.report import Rerun, report_markdown
+from planner.report import Reproduction, report_markdown
 from planner.report.folder import with_inputs
 from planner.scenario import Move, load_scenario
 from planner.studies.plan_inputs import case_digest
@@ -159,7 +159,7 @@ def test_a_report_knows_its_inputs_by_their_digest(asked: Path) -> None:
 
 
 def test_a_report_says_what_it_depends_on_beside_its_scenario() -> None:
-    text = report_markdown(make_case(), Rerun(("name=a `b`",), 5.0, ("my trace.jsonl",)))
+    text = report_markdown(make_case(), Reproduction(("name=a `b`",), 5.0, ("my trace.jsonl",)))
     assert "with the folder of `my trace.jsonl` in `PLANNER_DATA`" in text
     assert "- Changed from `scenario.toml`: ``name=a `b` ``.\n" in text
     assert text.endswith("``planner report scenario.toml --out . --set 'name=a `b`' --time-limit 5``\n")

@@ -13,9 +13,9 @@ from markdown_it import MarkdownIt
 from planner.markdown_text import as_code, code, escaped, plain, prose
 from planner.report import report_markdown
 from planner.report.canvas import style, svg
-from planner.report.fidelity_markdown import fidelity_markdown
+from planner.report.fidelity_folder import fidelity_markdown
 from planner.report.figures import charts
-from planner.report.live_markdown import live_markdown
+from planner.report.live_folder import live_markdown
 from planner.results import Case, ComparedPlan, LoadPattern, SourceNote, Verdict, live_from
 from tests.test_report_fidelity import SURVEY
 from tests.test_report_records import (

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from planner.profiles import GqaLayers, SwaLayers, hardware_profile, profile_names
 from planner.roofline import Chip, Sequences
 from planner.roofline.attention import head_attention
-from planner.roofline.chip import ATTENTION_HEADS, ATTENTION_TOKENS, TYPICAL_HALF_TOKENS
+from planner.roofline.chip import ATTENTION_HEADS, ATTENTION_TOKENS
+from planner.roofline.kernel_rates import TYPICAL_HALF_TOKENS
 from planner.roofline.operator import FloatArray
 
 MEASURED = [

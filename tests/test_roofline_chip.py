@@ -10,7 +10,8 @@ from planner.errors import InputError
 from planner.profiles import HardwareProfile, hardware_profile, profile_names
 from planner.profiles.efficiency import ALL_REDUCE_RANKS
 from planner.roofline import Chip
-from planner.roofline.chip import TYPICAL_BALANCE_FLOP_PER_BYTE, TYPICAL_FRACTION, TYPICAL_GEMM, KernelRate
+from planner.roofline.chip import KernelRate
+from planner.roofline.kernel_rates import TYPICAL_BALANCE_FLOP_PER_BYTE, TYPICAL_FRACTION, TYPICAL_GEMM
 from planner.units import GB, MIB
 
 

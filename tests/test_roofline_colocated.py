@@ -9,26 +9,26 @@ from planner.profiles import hardware_profile, model_profile
 from planner.roofline import (
     Chip,
     Factors,
+    InstanceModel,
     Layout,
     MeanRequest,
     PromptTokens,
-    ServedModel,
     linear_memory,
     mixed_pass_time,
     mixed_passes,
 )
-from planner.roofline.fullest_replica import fullest_context
+from planner.roofline.colocated import fullest_context
 
 CLOSE = pytest.approx
 REQUEST = MeanRequest(2000.0, 1000.5, 2150.0)
 CASES = [("llama-3.1-8b", Layout()), ("llama-3.1-70b", Layout(tp_size=4)), ("qwen3-235b", Layout(dp_size=8, ep_size=8))]
 
 
-def served(model: str, layout: Layout) -> ServedModel:
-    return ServedModel(model_profile(model), Chip(hardware_profile("h200-sxm")), layout, Factors())
+def served(model: str, layout: Layout) -> InstanceModel:
+    return InstanceModel(model_profile(model), Chip(hardware_profile("h200-sxm")), layout, Factors())
 
 
-def contexts(one: ServedModel, batch: np.ndarray) -> np.ndarray:
+def contexts(one: InstanceModel, batch: np.ndarray) -> np.ndarray:
     """Of the fullest replica, over the number of sequences of each."""
     return REQUEST.context_tokens * fullest_context(one.n_places * batch, one.n_places, 0.0)
 

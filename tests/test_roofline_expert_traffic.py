@@ -11,10 +11,10 @@ from planner.profiles import MixtureOfExperts, hardware_profile, model_profile
 from planner.roofline import (
     Chip,
     Factors,
+    InstanceModel,
     Layout,
     RankWork,
     Sequences,
-    ServedModel,
     altered,
     operator_seconds,
     settings_on,
@@ -36,7 +36,7 @@ def experts(model: str = "deepseek-v3", **changes: int) -> MixtureOfExperts:
 
 
 def work(layout: str, parts: list[Sequences] | None = None, traffic: ExpertTraffic | None = None) -> RankWork:
-    served = ServedModel(MODEL, BARE, Layout.parse(layout), DATASHEET, traffic=traffic or ExpertTraffic())
+    served = InstanceModel(MODEL, BARE, Layout.parse(layout), DATASHEET, traffic=traffic or ExpertTraffic())
     return served.work(parts or [Sequences.prefill([4096.0], 0, served.n_places)])
 
 
@@ -147,7 +147,9 @@ def test_two_micro_batches_hide_no_more_than_the_exchange_and_never_cost_time(to
     seconds = []
     for part in (0.0, overlap):
         traffic = ExpertTraffic(overlap_efficiency=part)
-        served = ServedModel(MODEL, Chip(hardware_profile("h800-sxm")), Layout.parse(WIDE), Factors(), traffic=traffic)
+        served = InstanceModel(
+            MODEL, Chip(hardware_profile("h800-sxm")), Layout.parse(WIDE), Factors(), traffic=traffic
+        )
         seconds.append(served.prefill_time([tokens], n_prompts=32))
     one, two = seconds
     assert np.all(two.total_s <= one.total_s)
@@ -157,7 +159,9 @@ def test_two_micro_batches_hide_no_more_than_the_exchange_and_never_cost_time(to
 def test_a_long_prefill_hides_its_exchange_as_far_as_it_is_efficient() -> None:
     wide = Layout.parse(WIDE)
     bare = [
-        ServedModel(MODEL, BARE, wide, DATASHEET, chunk_tokens=1 << 20, traffic=ExpertTraffic(overlap_efficiency=part))
+        InstanceModel(
+            MODEL, BARE, wide, DATASHEET, chunk_tokens=1 << 20, traffic=ExpertTraffic(overlap_efficiency=part)
+        )
         for part in (0.0, 0.8)
     ]
     one, two = (served.prefill_time([65536.0], n_prompts=32) for served in bare)
@@ -167,7 +171,7 @@ def test_a_long_prefill_hides_its_exchange_as_far_as_it_is_efficient() -> None:
 def test_redundant_experts_take_their_memory() -> None:
     sizes = Layout.parse(WIDE)
     own, more = (
-        ServedModel(MODEL, BARE, sizes, DATASHEET, traffic=ExpertTraffic(redundant_experts=n)).memory.weights_bytes
+        InstanceModel(MODEL, BARE, sizes, DATASHEET, traffic=ExpertTraffic(redundant_experts=n)).memory.weights_bytes
         for n in (0, 32)
     )
     one_expert = 58 * 3 * 7168 * 2048
@@ -176,7 +180,7 @@ def test_redundant_experts_take_their_memory() -> None:
 
 def test_replicas_hold_dense_layers_and_shared_experts_whole() -> None:
     dealt, split = (
-        ServedModel(MODEL, BARE, Layout.parse(f"tp=1,dp=32,ep=32{more}"), DATASHEET).memory.weights_bytes
+        InstanceModel(MODEL, BARE, Layout.parse(f"tp=1,dp=32,ep=32{more}"), DATASHEET).memory.weights_bytes
         for more in ("", ",dense_tp=32")
     )
     dense, shared = 3 * 3 * 7168 * 18432, 58 * 3 * 7168 * 2048
@@ -208,7 +212,7 @@ def exchange_of(moe: MixtureOfExperts, n_ranks: int, phase: str, tokens: float) 
     chip, fp8 = Chip(hardware_profile("h800-sxm")), ExpertTraffic("fp8", "bf16", is_grouped=True)
     architecture = MODEL.architecture.model_copy(update={"moe": moe})
     model = MODEL.model_copy(update={"architecture": architecture})
-    served = ServedModel(model, chip, Layout(dp_size=n_ranks, ep_size=n_ranks), DATASHEET, traffic=fp8)
+    served = InstanceModel(model, chip, Layout(dp_size=n_ranks, ep_size=n_ranks), DATASHEET, traffic=fp8)
     count = tokens * n_ranks
     parts = [Sequences.decode([count], 4096) if phase == "decode" else Sequences.prefill([1.0], 0, count)]
     found = served.work(parts)

@@ -7,7 +7,7 @@ import pytest
 
 from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, model_profile
 from planner.profiles.stack import StackSettings
-from planner.roofline import Chip, Factors, Layout, Sequences, ServedModel, product_formats
+from planner.roofline import Chip, Factors, InstanceModel, Layout, Sequences, product_formats
 from planner.roofline.factors import DATASHEET
 from planner.roofline.formats import ProductFormats
 
@@ -17,11 +17,11 @@ B200, H200 = hardware_profile("b200-sxm"), hardware_profile("h200-sxm")
 
 def served(
     model: ModelProfile, hardware: HardwareProfile, formats: ProductFormats, precision: str | None = None
-) -> ServedModel:
-    return ServedModel(model, Chip(hardware, derated=False), Layout(), DATASHEET, precision, formats=formats)
+) -> InstanceModel:
+    return InstanceModel(model, Chip(hardware, derated=False), Layout(), DATASHEET, precision, formats=formats)
 
 
-def seconds(found: ServedModel, name: str) -> float:
+def seconds(found: InstanceModel, name: str) -> float:
     work = found.work([Sequences.prefill([8192.0])])
     return float((work.n_layers * work.ceiling_s)[work.name == name].sum())
 
@@ -53,7 +53,7 @@ def test_attention_in_fp8_is_faster_but_by_less_than_its_peak_where_kernels_were
         chip = Chip(H200, derated)
         times = []
         for name in ("bf16", "fp8"):
-            found = ServedModel(LLAMA, chip, Layout(), DATASHEET, formats=ProductFormats(attention=name))
+            found = InstanceModel(LLAMA, chip, Layout(), DATASHEET, formats=ProductFormats(attention=name))
             work = found.work([Sequences.prefill([65536.0])])
             mine = work.name == "attention"
             assert mine.any()
@@ -70,7 +70,7 @@ def test_attention_runs_in_fp8_where_the_stack_does_so_and_the_cache_is(kv: str,
 
 @pytest.mark.parametrize("cached", [0.0, 3000.0])
 def test_every_token_of_a_prompt_costs_the_host_its_time_before_prefill(cached: float) -> None:
-    one = ServedModel(LLAMA, Chip(H200), Layout(), Factors())
+    one = InstanceModel(LLAMA, Chip(H200), Layout(), Factors())
     two = replace(one, factors=replace(one.factors, prompt_token_s=3e-6))
     tokens = np.array([64.0, 8192.0, 100_000.0])
     added = two.prefill_time(tokens, cached).total_s - one.prefill_time(tokens, cached).total_s

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.roofline.fullest_replica import fullest_context, mean_greatest
+from planner.roofline.colocated import fullest_context, mean_greatest
 
 
 @pytest.mark.parametrize("n", [2, 3, 8, 16])

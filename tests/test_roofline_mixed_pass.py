@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from planner.executor.engine import EngineLoad, engine_run
 from planner.executor.passes import EngineRules
 from planner.profiles import hardware_profile, model_profile
-from planner.roofline import Chip, Factors, Layout, PromptTokens, Reach, ServedModel, mixed_pass_time, pass_times
+from planner.roofline import Chip, Factors, InstanceModel, Layout, PromptTokens, Reach, mixed_pass_time, pass_times
 from tests.engine_reference import interpolated
 
 INSTANCES = {
@@ -22,9 +22,9 @@ MOST_ERROR, MEAN_ERROR = 0.15, 0.015
 """Of a table between its knots, where a pass turns from one bound to another, and on average."""
 
 
-def served(name: str, chunk_tokens: int = 8192) -> ServedModel:
+def served(name: str, chunk_tokens: int = 8192) -> InstanceModel:
     model, hardware, layout = INSTANCES[name]
-    return ServedModel(
+    return InstanceModel(
         model_profile(model), Chip(hardware_profile(hardware)), layout, FACTORS, chunk_tokens=chunk_tokens
     )
 

@@ -20,15 +20,12 @@ from planner.profiles import (
 from planner.roofline import (
     Operator,
     Sequences,
-    decode_operators,
     distinct_experts,
     pass_operators,
-    prefill_operators,
-    total_bytes,
-    total_flop,
     weights_bytes,
 )
 from tests.layer_walk import Sequence, Walk, layers_in_order
+from tests.model_counts import decode_operators, prefill_operators, total_bytes, total_flop
 
 MODELS = [name for name in profile_names("model") if not missing_shapes(model_profile(name).architecture)]
 SOME = ["kimi-linear-48b", "deepseek-v3.2", "mimo-v2-flash", "nemotron-3-super-120b", "jamba-v0.1", "ring-2.5-1t"]

@@ -10,19 +10,19 @@ from planner.profiles import ModelProfile, hardware_profile, model_profile
 from planner.roofline import (
     Chip,
     Factors,
+    InstanceModel,
     Layout,
     RankWork,
     Sequences,
-    ServedModel,
     operator_seconds,
     pass_operators,
     pass_time,
     rank_work,
-    total_flop,
     weights_bytes,
 )
 from planner.roofline.factors import DATASHEET
 from planner.roofline.rank_work import GEMM
+from tests.model_counts import total_flop
 
 H200 = Chip(hardware_profile("h200-sxm"))
 BARE = Chip(hardware_profile("h200-sxm"), derated=False)
@@ -57,7 +57,7 @@ def test_weights_of_a_rank_are_the_models_over_the_ranks_but_for_what_is_copied(
 
 
 def test_a_bare_decode_step_of_one_sequence_is_its_bytes_over_the_bandwidth() -> None:
-    served = ServedModel(LLAMA, BARE, Layout(), DATASHEET)
+    served = InstanceModel(LLAMA, BARE, Layout(), DATASHEET)
     step = float(served.decode_time([1], [1024]).total_s[0])
     weights = sum(n for part, n in weights_bytes(LLAMA).items() if part not in ("embedding", "norms"))
     cache = 1024 * 32 * 2 * 8 * 128 * 2
@@ -65,7 +65,7 @@ def test_a_bare_decode_step_of_one_sequence_is_its_bytes_over_the_bandwidth() ->
 
 
 def test_the_products_of_a_bare_long_prefill_take_their_flops_over_the_peak() -> None:
-    served = ServedModel(LLAMA, BARE, Layout(), DATASHEET, chunk_tokens=8192)
+    served = InstanceModel(LLAMA, BARE, Layout(), DATASHEET, chunk_tokens=8192)
     time = served.prefill_time([8192])
     flop = float(total_flop(pass_operators(LLAMA, [Sequences.prefill(8192)])))
     assert float(time.compute_s[0]) == pytest.approx(flop / 989e12, rel=0.001)
@@ -148,15 +148,15 @@ def test_passes_timed_together_take_what_each_takes_alone() -> None:
 
 
 def test_a_prompt_in_chunks_has_the_flops_of_a_whole_one() -> None:
-    whole = ServedModel(LLAMA, BARE, Layout(), DATASHEET, chunk_tokens=1 << 20)
-    chunked = ServedModel(LLAMA, BARE, Layout(), DATASHEET, chunk_tokens=2048)
+    whole = InstanceModel(LLAMA, BARE, Layout(), DATASHEET, chunk_tokens=1 << 20)
+    chunked = InstanceModel(LLAMA, BARE, Layout(), DATASHEET, chunk_tokens=2048)
     tokens = [5000.0, 16384.0]
     assert chunked.prefill_time(tokens).compute_s == pytest.approx(whole.prefill_time(tokens).compute_s, rel=0.01)
 
 
 def test_pipeline_stages_cost_latency_but_share_the_work_of_many_chunks() -> None:
-    one = ServedModel(MOE, H200, Layout(tp_size=8), Factors())
-    two = ServedModel(MOE, H200, Layout(tp_size=8, pp_size=2), Factors())
+    one = InstanceModel(MOE, H200, Layout(tp_size=8), Factors())
+    two = InstanceModel(MOE, H200, Layout(tp_size=8, pp_size=2), Factors())
     short, long = [1024.0], [131072.0]
     assert float(two.prefill_time(short).total_s[0]) >= float(one.prefill_time(short).total_s[0]) * 0.99
     assert float(two.prefill_time(long).total_s[0]) < 0.6 * float(one.prefill_time(long).total_s[0])
@@ -180,4 +180,4 @@ def test_host_work_hides_behind_a_long_pass_and_shows_in_a_short_one() -> None:
 
 def test_more_stages_than_layers_are_refused() -> None:
     with pytest.raises(InputError, match=r"at most 32, the layers of llama-3\.1-8b"):
-        ServedModel(LLAMA, H200, Layout(pp_size=33), Factors())
+        InstanceModel(LLAMA, H200, Layout(pp_size=33), Factors())

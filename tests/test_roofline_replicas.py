@@ -8,28 +8,27 @@ import pytest
 from planner.profiles import hardware_profile, model_profile
 from planner.roofline import (
     Chip,
+    InstanceModel,
     Layout,
     Sequences,
-    ServedModel,
-    prefill_operators,
     roofline_prefill,
     settings_on,
     stack,
 )
 from planner.roofline.factors import DATASHEET
-from planner.roofline.operator import total_flop
 from planner.studies.predict import PredictQuestion, predict
+from tests.model_counts import prefill_operators, total_flop
 
 MODEL = model_profile("deepseek-v3")
 BARE, H200 = (Chip(hardware_profile("h200-sxm"), derated) for derated in (False, True))
 LONG = 8192.0
 
 
-def served(layout: str, chip: Chip = BARE, name: str = "datasheet") -> ServedModel:
-    return ServedModel(MODEL, chip, Layout.parse(layout), DATASHEET if chip is BARE else stack(name).factors)
+def served(layout: str, chip: Chip = BARE, name: str = "datasheet") -> InstanceModel:
+    return InstanceModel(MODEL, chip, Layout.parse(layout), DATASHEET if chip is BARE else stack(name).factors)
 
 
-def rank_flop(model: ServedModel, n_prompts: float) -> float:
+def rank_flop(model: InstanceModel, n_prompts: float) -> float:
     work = model.work([Sequences.prefill([LONG], 0, n_prompts)])
     return float(work.n_layers @ work.flop)
 

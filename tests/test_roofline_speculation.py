@@ -13,17 +13,15 @@ from planner.profiles import (
     Speculation,
     hardware_profile,
     model_profile,
-    mtp_parameters,
     parameters_by_part,
     profile_names,
 )
 from planner.roofline import (
     Chip,
+    InstanceModel,
     Layout,
     PromptTokens,
     Sequences,
-    ServedModel,
-    decode_operators,
     distinct_experts,
     kv_bytes_per_rank,
     mixed_pass_time,
@@ -34,6 +32,7 @@ from planner.roofline import (
 )
 from planner.roofline.factors import DATASHEET
 from planner.roofline.speculation import mtp_model
+from tests.model_counts import decode_operators, mtp_parameters
 
 DEEPSEEK, LLAMA, SMALL = (model_profile(name) for name in ("deepseek-v3", "llama-3.1-70b", "llama-3.1-8b"))
 BARE, H200 = (Chip(hardware_profile("h200-sxm"), derated) for derated in (False, True))
@@ -43,9 +42,9 @@ BATCHES = np.array([1.0, 8.0, 64.0, 512.0])
 
 def served(
     model: ModelProfile = DEEPSEEK, chip: Chip = H200, speculation: Speculation | None = None, layout: str = "tp=8"
-) -> ServedModel:
+) -> InstanceModel:
     factors = DATASHEET if chip is BARE else stack("sglang").factors
-    return ServedModel(model, chip, Layout.parse(layout), factors, speculation=speculation)
+    return InstanceModel(model, chip, Layout.parse(layout), factors, speculation=speculation)
 
 
 def with_mtp() -> list[str]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.profiles import hardware_profile, model_profile, profile_names
-from planner.roofline import Chip, Layout, ServedModel, altered, memory_fit, stack, weights_bytes
+from planner.roofline import Chip, InstanceModel, Layout, altered, memory_fit, stack, weights_bytes
 from planner.roofline.engine_memory import MemorySettings, memory_settings
 from planner.roofline.factors import DATASHEET
 from planner.roofline.stages import mixers_by_stage, slowest_stage_fraction, stage_sizes
@@ -15,8 +15,8 @@ KIMI, LLAMA = model_profile("kimi-linear-48b"), model_profile("llama-3.1-8b")
 H200 = Chip(hardware_profile("h200-sxm"), derated=False)
 
 
-def served(pp: int, tp: int = 1) -> ServedModel:
-    return ServedModel(KIMI, H200, Layout(tp_size=tp, pp_size=pp), DATASHEET)
+def served(pp: int, tp: int = 1) -> InstanceModel:
+    return InstanceModel(KIMI, H200, Layout(tp_size=tp, pp_size=pp), DATASHEET)
 
 
 @given(layers=st.integers(1, 200), data=st.data())
@@ -65,8 +65,8 @@ def test_a_full_pipeline_moves_at_the_pace_of_its_longest_stage() -> None:
 
 def test_stages_that_divide_the_layers_lose_nothing() -> None:
     assert slowest_stage_fraction(32, 8) * 8 == 1
-    one = ServedModel(LLAMA, H200, Layout(), DATASHEET)
-    eight = ServedModel(LLAMA, H200, Layout(pp_size=8), DATASHEET)
+    one = InstanceModel(LLAMA, H200, Layout(), DATASHEET)
+    eight = InstanceModel(LLAMA, H200, Layout(pp_size=8), DATASHEET)
     alone, shared = one.decode_time([10], [4096]).total_s, eight.decode_time([80], [4096]).total_s
     assert shared == pytest.approx(alone, rel=0.01)
 

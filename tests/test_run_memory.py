@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from planner import memory
-from planner.cli import app, ending, main
+from planner.cli import app, exit, main
 from planner.cli.memory import check_memory
 from planner.errors import InputError
-from planner.executor import RunMemory, RunQuestion, simulate
-from planner.executor.kernel.records import ENTRY, PROMPT
-from planner.executor.memory import BLOCK, request_bytes
+from planner.executor import RunMemory, RunQuestion, memory, simulate
+from planner.executor.kernel.control_records import ENTRY
+from planner.executor.kernel.records import PROMPT
+from planner.executor.memory import BLOCK, available_bytes, request_bytes
 from planner.jobs import Workers
-from planner.memory import available_bytes
 from planner.results import Fleet, Run
 from planner.scenario import Scenario
 from tests import colocated_cases, executor_cases
@@ -171,7 +170,7 @@ def test_memory_that_runs_out_all_the_same_is_one_line(
     def fails() -> None:
         raise MemoryError("Unable to allocate 38.1 GiB")
 
-    monkeypatch.setattr(ending, "app", fails)
+    monkeypatch.setattr(exit, "app", fails)
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 3

@@ -8,7 +8,7 @@ from planner.errors import InputError
 from planner.optimizer.service_times import pool_stack
 from planner.profiles import hardware_profile
 from planner.roofline import Chip
-from planner.scenario import Scenario
+from planner.scenario import Scenario, accelerator_usd_per_hour
 from tests.builders import problem_of, small_with
 
 TDP = {"tdp_w": {"value": 300.0, "source": "a guess"}}
@@ -35,7 +35,7 @@ def test_assumed_power_is_in_the_bill() -> None:
         "prices.groq-lp30": {"usd_per_accelerator_hour": 1.0, "basis": "assumed", "source": "a test"},
     }
     scenario = small_with(changes)
-    assert scenario.accelerator_usd_per_hour("local", scenario.hardware_named("groq-lp30")) == pytest.approx(1.03)
+    assert accelerator_usd_per_hour(scenario, "local", scenario.hardware_named("groq-lp30")) == pytest.approx(1.03)
 
 
 def test_an_assumed_fraction_is_used_and_counts_as_no_measurement() -> None:

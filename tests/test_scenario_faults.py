@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.optimizer import planning_problem
 from planner.scenario import load_scenario, scenario_path
 
@@ -416,7 +416,7 @@ def test_a_fault_of_a_comparison_is_placed_at_its_change(change: str, key: str, 
     with pytest.raises(InputError) as caught:
         scenario.compared("free-link")
     (problem,) = caught.value.problems
-    assert problem == Problem(
+    assert problem == InputProblem(
         "scenario.toml", f"comparisons.free-link.set.{key}", problem.message, problem.allowed, line_of(text, change)
     )
     assert message in problem.message

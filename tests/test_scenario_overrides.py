@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from planner.errors import InputError, Problem, UsageError
+from planner.errors import InputError, InputProblem, UsageError
 from planner.scenario import Scenario, load_scenario, read_scenario, scenario_path
 
 REFERENCE = scenario_path("prfaas-paper").read_text(encoding="utf-8")
@@ -15,7 +15,7 @@ def with_set(*overrides: str) -> Scenario:
     return load_scenario(REFERENCE, "scenario.toml", Path(), overrides)
 
 
-def problems(*overrides: str) -> tuple[Problem, ...]:
+def problems(*overrides: str) -> tuple[InputProblem, ...]:
     with pytest.raises(InputError) as caught:
         with_set(*overrides)
     return caught.value.problems

@@ -9,9 +9,9 @@ from pydantic import Field, ValidationError, model_validator
 from typer.testing import CliRunner
 
 from planner.cli import app
-from planner.errors import ExcessiveAnswerError, InputError, Problem
+from planner.errors import ExcessiveAnswerError, InputError, InputProblem
 from planner.ranges import Quantity
-from planner.schema import Fault, StrictModel, TomlFile, dotted, excessive_answer, raise_faults
+from planner.schema import FieldError, StrictModel, TomlFile, dotted, excessive_answer, raise_faults
 
 
 class Round(StrictModel):
@@ -46,8 +46,10 @@ class Thing(StrictModel):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "Thing":
-        faults = [Fault(("parts", i, "size"), "is {unlucky}") for i, part in enumerate(self.parts) if part.size == 13]
-        raise_faults([*faults, *(Fault(("count",), "is unlucky too") for _ in range(self.count == 13))])
+        faults = [
+            FieldError(("parts", i, "size"), "is {unlucky}") for i, part in enumerate(self.parts) if part.size == 13
+        ]
+        raise_faults([*faults, *(FieldError(("count",), "is unlucky too") for _ in range(self.count == 13))])
         return self
 
 
@@ -242,6 +244,6 @@ def test_an_absent_key_has_the_line_of_what_encloses_it(key: tuple[str | int, ..
 
 
 def test_a_problem_reads_file_line_key_message_allowed() -> None:
-    problem = Problem("t.toml", dotted(("a", 0, "b")), "is wrong", "allowed: 1", 7)
+    problem = InputProblem("t.toml", dotted(("a", 0, "b")), "is wrong", "allowed: 1", 7)
     assert str(problem) == "t.toml:7: a[0].b: is wrong (allowed: 1)"
-    assert str(Problem("t.toml", "", "is wrong")) == "t.toml: is wrong"
+    assert str(InputProblem("t.toml", "", "is wrong")) == "t.toml: is wrong"

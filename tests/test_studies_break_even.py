@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.report import words
+from planner.report import phrases
 from planner.results import BreakEvenResult
 from planner.scenario import Scenario, read_scenario
 from planner.studies.break_even import COARSE_PRECISION, PRECISION, Planner, break_even, break_evens, not_varied, steps
@@ -157,7 +157,7 @@ def test_a_network_that_is_not_planned_in_time_has_no_break_even_and_says_so() -
     scenario = small_with({**DAY, "break_even": [{"key": RENT, "title": "rent", "low": 1.0, "high": 9.0}]})
     (found,) = break_evens(scenario, (), -1.0)
     assert (found.is_found, found.decision, found.below, found.above) == (False, None, None, None)
-    assert words.turns(found) == "not found in the time"
+    assert phrases.turns(found) == "not found in the time"
     assert found.stated == 4.0
 
 

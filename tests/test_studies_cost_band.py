@@ -10,7 +10,7 @@ import pytest
 from planner.comparison import best_fleet, optimize
 from planner.errors import InputError
 from planner.report import plan_tables
-from planner.report.words import cost
+from planner.report.phrases import cost
 from planner.results import Plan, plan_from
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.studies.cost_band import cost_band

@@ -13,14 +13,13 @@ from planner.studies.explore.combination import (
     busy,
     capacities,
     combined,
-    highest_req_per_s,
-    is_node,
-    latency,
-    limits,
+    fleet_req_per_s,
     log_place,
+    unit_limits,
     usd_per_hour,
     usd_per_million,
 )
+from tests.explore_reference import fleet_latency, is_node
 
 FINE, NODES = (1000.0, 4000.0, 16_000.0), (1000.0, 16_000.0)
 USE, SIZES, MULTIPLES = (0.2, 0.5, 0.8), (1, 2, 4), (0.0, 0.5, 2.0, 6.0)
@@ -114,8 +113,8 @@ def test_rates_follow_from_work_sizes_and_bandwidth(
     of, sizes = tables(), knobs.n_instances
     alone = {name: n / work for name, n, work in zip(("far", "near", "decode"), sizes, work_s, strict=True)}
     assert busy(of, knobs) == pytest.approx([0.5 * work / n for n, work in zip(sizes, work_s, strict=True)])
-    assert limits(of, knobs) == pytest.approx(alone | {"wan": 40.0 / gbps})
-    assert highest_req_per_s(of, knobs) == pytest.approx(min(*alone.values(), 40.0 / gbps))
+    assert unit_limits(of, knobs) == pytest.approx(alone | {"wan": 40.0 / gbps})
+    assert fleet_req_per_s(of, knobs) == pytest.approx(min(*alone.values(), 40.0 / gbps))
     expected = [n * part / work for n, part, work in zip(sizes, taken, work_s, strict=True)]
     assert capacities(of, knobs) == pytest.approx(expected)
 
@@ -137,10 +136,10 @@ def test_cost_is_rent_the_work_done_and_what_a_link_carries(
 def test_a_pool_that_takes_nothing_limits_nothing_and_one_without_instances_serves_nothing() -> None:
     idle = pool("far", (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
     of = tables(pools=(idle, *tables().pools[1:]))
-    assert (busy(of, AT_NODE)[FAR], capacities(of, AT_NODE)[FAR], limits(of, AT_NODE)["far"]) == (0.0, None, inf)
+    assert (busy(of, AT_NODE)[FAR], capacities(of, AT_NODE)[FAR], unit_limits(of, AT_NODE)["far"]) == (0.0, None, inf)
     none = AT_NODE._replace(n_instances=(0, 0, 4))
     assert busy(of, none)[:2] == [0.0, inf]
-    assert limits(of, none)["near"] == 0.0
+    assert unit_limits(of, none)["near"] == 0.0
 
 
 def test_a_missing_price_leaves_the_bill_unknown_but_for_a_pool_that_is_not_rented() -> None:
@@ -267,14 +266,14 @@ def test_through_exact_nodes_times_are_theirs_and_between_them_what_the_known_on
     of = tables(pools=pools, exact=ExactNodes(req_per_s=rates, figures=figures))
     quarter = (0.75 * (0.75 * 1.1 + 0.25 * 1.2) + 0.25 * 0.75 * 1.4) / (1 - 0.25 * 0.25)
     for threshold, rate, ratio in ((1000.0, 0.45, 1.125), (2000.0, 0.45, quarter)):
-        found = latency(of, Knobs(sizes, threshold, rate))
+        found = fleet_latency(of, Knobs(sizes, threshold, rate))
         assert found == pytest.approx({name: ratio * value for name, value in at(threshold, rate).items()})
-    beyond = latency(of, Knobs(sizes, 16_000.0, 0.7))
+    beyond = fleet_latency(of, Knobs(sizes, 16_000.0, 0.7))
     assert beyond == pytest.approx(at(16_000.0, 0.7)), "no exact node around has a steady state"
     for threshold, rate in ((1000.0, 0.4), (4000.0, 0.4), (16_000.0, 0.6), (16_000.0, 0.5)):
         assert is_node(of, Knobs(sizes, threshold, rate)) == (threshold in NODES and rate in rates)
     others = (3, *sizes[1:])
-    assert latency(of, Knobs(others, 1000.0, 0.4)) == combined(plain, Knobs(others, 1000.0, 0.4))
+    assert fleet_latency(of, Knobs(others, 1000.0, 0.4)) == combined(plain, Knobs(others, 1000.0, 0.4))
     assert not is_node(of, Knobs(others, 1000.0, 0.4))
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from planner.results.explorer import StockTable, Tables
 from planner.scenario import read_scenario
-from planner.studies.explore import Asked, explorer
-from planner.studies.explore.combination import Knobs, highest_req_per_s, usd_per_hour
+from planner.studies.explore import PageInputs, explorer
+from planner.studies.explore.combination import Knobs, fleet_req_per_s, usd_per_hour
 from planner.studies.explore.front import N_POINTS, reachable_front
 from tests.test_studies_explore_combination import FINE, tables
 
@@ -25,7 +25,7 @@ def counted(of: Tables, most: tuple[int, ...]) -> list[tuple[float, float, tuple
         used = dict(zip((pool.name for pool in of.pools), sizes, strict=True))
         if any(8 * sum(used[name] for name in stock.pools) > stock.n_accelerators for stock in of.stocks):
             continue
-        rate, threshold = max((highest_req_per_s(of, Knobs(sizes, t, 1.0)), -t) for t in FINE)
+        rate, threshold = max((fleet_req_per_s(of, Knobs(sizes, t, 1.0)), -t) for t in FINE)
         usd = usd_per_hour(of, Knobs(sizes, -threshold, rate))
         assert usd is not None
         fleets.append((usd, rate, sizes, -threshold))
@@ -76,7 +76,7 @@ def test_a_pool_or_a_link_without_a_price_has_no_front() -> None:
 @pytest.mark.parametrize("name", ["prfaas-paper", "not-worth-it"])
 def test_no_fleet_that_can_be_had_lies_above_the_front(name: str) -> None:
     """Fleets are drawn beside the front; where one served more for its bill, the front would be none."""
-    page = explorer(Asked(read_scenario(name), "", f"planner optimize {name}", "0", None, False))
+    page = explorer(PageInputs(read_scenario(name), "", f"planner optimize {name}", "0", None, False))
     points = page.fronts[0].front.points
     for fleet in (page.plan, *(other for other in page.plan.baselines if not other.beyond_stock)):
         usd = fleet.cost.usd_per_hour

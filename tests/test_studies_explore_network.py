@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from planner.optimizer import Problem, Solution
-from planner.optimizer.network.cells import point
+from planner.optimizer.network.cells import point_cell
 from planner.optimizer.single_route import solution_of_routes
 from planner.studies.explore.network import TurnedNetwork, can_turn_network, used_pools
 from planner.studies.explore.network_tables import NetworkTables
@@ -39,7 +39,7 @@ def test_every_kind_of_prompt_keeps_its_ways_at_any_factor(factor: float) -> Non
         {("long", far): FAR * RATE, ("long", near): (1 - FAR) * RATE, ("short", near): RATE}
     )
     assert [f.threshold_tokens for f in found.values()] == pytest.approx([LIMIT * factor] * 3)
-    at = point(LIMIT * factor)
+    at = point_cell(LIMIT * factor)
     long = sum(w for w, _, _ in in_part("long", at))
     assert turned.part(0, found["long", far], factor) == pytest.approx(long)
     assert turned.part(0, found["short", near], factor) == pytest.approx(1 - long)
@@ -57,7 +57,7 @@ def test_a_kind_that_the_plan_has_not_goes_to_instances_at_home_first() -> None:
     def way(**sizes: int) -> Any:
         n = tuple(sizes.get(pool.name, 5) for pool in of.pools)
         turned = TurnedNetwork(of, replace(solution, operations=(replace(short, n_instances=n),)))
-        ((arc, share),) = turned.ways(0, 0, "long")
+        ((arc, share),) = turned.route_shares(0, 0, "long")
         assert share == 1.0
         return arc
 
@@ -65,7 +65,7 @@ def test_a_kind_that_the_plan_has_not_goes_to_instances_at_home_first() -> None:
     assert way(near=0) == far
     assert way(near=0, fast=0) == near
     unlinked = replace(solution, operations=(replace(short, n_instances=(5, 0, 5, 5)),), ports=((0,), (0,)))
-    assert TurnedNetwork(of, unlinked).ways(0, 0, "long") == [(near, 1.0)]
+    assert TurnedNetwork(of, unlinked).route_shares(0, 0, "long") == [(near, 1.0)]
 
 
 def test_factors_are_ascending_with_the_plan_s_among_them_and_leave_prompts_on_both_sides() -> None:
@@ -108,7 +108,7 @@ def test_tables_are_sums_over_the_requests_of_every_way_at_every_threshold(monke
     far, near = arc_of(of, "fast", True), arc_of(of, "near", False)
     decode = solution.operations[0].decodings[0].pool
     for k, threshold in enumerate(tables.fine_tokens):
-        long, short = (in_part(part, point(threshold)) for part in ("long", "short"))
+        long, short = (in_part(part, point_cell(threshold)) for part in ("long", "short"))
         share = sum(w for w, _, _ in long)
         at_home = [((1 - FAR) * w, n, hit) for w, n, hit in long] + short
         leaves = [(FAR * w, n, hit) for w, n, hit in long]
@@ -129,6 +129,6 @@ def test_tables_are_sums_over_the_requests_of_every_way_at_every_threshold(monke
         assert shares["fast"] == pytest.approx(FAR * share, abs=1e-8)
         assert sum(path.share[k] for path in tables.paths) == pytest.approx(1.0)
     assert (tables.planned_tokens, tables.planned_req_per_s) == (LIMIT, RATE)
-    mean = sum(w * n for w, n, _ in in_part("long", point(0.0)))
+    mean = sum(w * n for w, n, _ in in_part("long", point_cell(0.0)))
     assert (tables.mean_total_tokens, tables.mean_output_tokens) == pytest.approx((mean, 500.0))
     assert (tables.promised_ttft_s, tables.by_factor, tables.is_split) == (12.0, True, True)

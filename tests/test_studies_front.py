@@ -7,7 +7,7 @@ import pytest
 from planner.errors import InputError
 from planner.results import Front, FrontPoint
 from planner.scenario import Scenario
-from planner.studies.front import budgets, pareto_front, undominated
+from planner.studies.front import budgets, front_points, pareto_front
 from tests.builders import FAST, HOME, sketch, small_with
 from tests.cpu_cost import cached
 
@@ -74,8 +74,8 @@ def test_points_as_json_carry_the_unit_in_the_name() -> None:
 
 def test_dominated_points_are_dropped_either_way() -> None:
     points = [point(10, 1.0), point(20, 0.9), point(20, 2.0), point(30, 2.0), point(40, 3.0)]
-    assert [p.usd_per_hour for p in undominated(points, "throughput")] == [10, 20, 40]
-    assert [p.usd_per_hour for p in undominated(points, "ttft")] == [10, 20]
+    assert [p.usd_per_hour for p in front_points(points, "throughput")] == [10, 20, 40]
+    assert [p.usd_per_hour for p in front_points(points, "ttft")] == [10, 20]
 
 
 def test_one_budget_is_the_highest() -> None:

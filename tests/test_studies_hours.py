@@ -8,12 +8,11 @@ from planner.comparison import Planned, optimize, solved
 from planner.errors import InputError
 from planner.optimizer import planning_problem
 from planner.report import report_markdown
-from planner.report.chart_hours import hours_chart
+from planner.report.chart_periods import hours_chart
 from planner.report.figures import charts, images
 from planner.results import Case
 from planner.scenario import read_scenario
-from planner.studies.case import build_case
-from planner.studies.hours import hours_of
+from planner.studies.case import build_case, hours_of
 from tests.builders import HOME, small_with
 from tests.cpu_cost import cached
 from tests.test_report_records import make_case

@@ -11,8 +11,8 @@ from planner.hybrid.timing import DecodePoint, PrefillPoint, Timed
 from planner.profiles import model_profile
 from planner.roofline import kv_bytes
 from planner.studies.live.checks import (
-    Served,
-    check,
+    ServedRuns,
+    metric_check,
     pass_checks,
     passes,
     promised_figures,
@@ -50,7 +50,7 @@ def run(factor: float = 1.0) -> Any:
     return SimpleNamespace(finished=records, dropped=(1, 2), duration_s=99.0, link_bytes=LINK_BYTES_PER_S * factor)
 
 
-def served(executed: Any = None) -> Served:
+def served(executed: Any = None) -> ServedRuns:
     plan: Any = SimpleNamespace(
         ttft_mean_s=3.0,
         ttft_p90_s=4.0,
@@ -61,7 +61,7 @@ def served(executed: Any = None) -> Served:
         ttft_quantiles_s=(3.0, 4.0),
     )
     drawn: Any = SimpleNamespace(gaps=np.array([1.0, 2.0, 0.5]), input_tokens=LENGTHS, output_tokens=OUTPUTS)
-    return Served(MODEL, plan, drawn, [run(), run(2.0)], executed)
+    return ServedRuns(MODEL, plan, drawn, [run(), run(2.0)], executed)
 
 
 def test_a_repeat_has_the_figures_of_its_requests_until_the_last_token() -> None:
@@ -113,7 +113,7 @@ def test_measured_figures_are_of_all_repeats_together_beside_those_promised_and_
 
 @pytest.mark.parametrize(("predicted", "holds"), [(1.0, True), (1.1, True), (1.11, False), (0.9, True), (0.89, False)])
 def test_a_figure_holds_within_its_tolerance(predicted: float, holds: bool) -> None:
-    found = check("x", "s", (predicted, None, 1.0), None, None, 0.1000001)
+    found = metric_check("x", "s", (predicted, None, 1.0), None, None, 0.1000001)
     assert found.holds is holds
     assert found.relative_error == pytest.approx(predicted - 1)
 

@@ -13,9 +13,9 @@ from planner.cli import app
 from planner.errors import (
     InfeasibleError,
     InputError,
+    InputProblem,
     LostClusterError,
     PlannerError,
-    Problem,
     UndecidedError,
     UsageError,
 )
@@ -118,7 +118,7 @@ def failing(at: dict[float, BaseException]) -> Any:
 FAILING = {
     "infeasible": (InfeasibleError("small: infeasible: no fleet"), 4, 0),
     "undecided": (UndecidedError("small: undecided"), 5, 5),
-    "bad input": (InputError(Problem("small.toml", "pools.fast", "cannot be")), 3, 3),
+    "bad input": (InputError(InputProblem("small.toml", "pools.fast", "cannot be")), 3, 3),
     "a bug": (KeyError("p"), 1, 1),
 }
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from planner.report import sweep_chart, write_sweep_csv
-from planner.report.chart_sweep import measure
+from planner.report.chart_sweep import objective_measure
 from planner.report.sweep_columns import csv_columns, table_columns
 from planner.report.sweep_tables import sweep_tables
 from planner.results import Plan, PlanSweep, SweepPoint
@@ -200,7 +200,7 @@ def test_where_demands_differ_the_best_is_the_cheapest_per_request_and_where_obj
 def test_any_sweep_can_be_drawn_with_every_plan_on_it(found: PlanSweep) -> None:
     figure = sweep_chart(found)
     axes = figure.axes[0]
-    value = measure(found).value
+    value = objective_measure(found).value
     known = sorted(v for plan in found.plans if (v := value(plan)) is not None)
     drawn = sorted(y for line in axes.get_lines() if line.get_marker() == "o" for y in line.get_ydata())
     assert drawn == pytest.approx(known)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from planner.cli import app
 from planner.errors import InputError, UsageError
 from planner.notes import code_of
-from planner.profiles.points.csv_points import csv_points
+from planner.profiles.points.reader import csv_points
 from planner.scenario import Scenario, read_scenario
 from planner.workload import read_trace
 from planner.workload.hits import ideal_hits

@@ -13,13 +13,13 @@ from planner.cli import app
 from planner.errors import CheckFailedError, UndecidedError
 from planner.executor import RunQuestion
 from planner.promises import certify, verified
-from planner.promises.outcomes import bounded_as_asked, promise
+from planner.promises.outcomes import bounded_as_asked, promise_outcome
 from planner.promises.period_results import PeriodResult, RunSettings
 from planner.promises.slo_runs import cheaper_undecided, with_slo_run
 from planner.promises.targets import as_asked
-from planner.promises.tighten import Attempt, Candidate, PromiseSearch, candidate, run
+from planner.promises.tighten import Attempt, PlanCandidate, PromiseSearch, candidate, run
 from planner.promises.verified import chosen_by_runs
-from planner.report.words import throughput
+from planner.report.phrases import throughput
 from planner.results import Interval, Plan, Promise
 from planner.scenario import Scenario
 from tests.builders import GPUS, HOME, sketch, small_with
@@ -45,7 +45,7 @@ def search_of(limit_s: float, sizes: dict[str, Any], requests: int = 20_000, mos
     return PromiseSearch(scenario, RunSettings(RunQuestion(requests, 1, most_requests=most), sees_rate=False), 60.0)
 
 
-def a_fleet(limit_s: float) -> Candidate:
+def a_fleet(limit_s: float) -> PlanCandidate:
     """The one fleet, which keeps what it may: the latency model, which may exclude it, is not asked."""
     lax = search_of(60.0, FIXED)
     return replace(candidate(lax, as_asked(lax.scenario)), as_run=search_of(limit_s, FIXED).scenario)
@@ -59,24 +59,24 @@ def met_s() -> float:
 
 def seen(executed_s: float, half_s: float) -> Promise:
     sure = Interval(low=executed_s - half_s, high=executed_s + half_s)
-    return promise("ttft_p90_s", LIMIT_S, executed_s, sure, -1, 0.0)
+    return promise_outcome("ttft_p90_s", LIMIT_S, executed_s, sure, -1, 0.0)
 
 
 KEPT, OPEN, BROKEN = seen(5.0, 0.5), seen(6.0, 0.05), seen(7.0, 0.5)
 
 
-def as_run(one: Candidate, *promises: Promise) -> Attempt:
+def as_run(one: PlanCandidate, *promises: Promise) -> Attempt:
     """A plan whose run came to that."""
-    parts = {name: getattr(one, name) for name in Candidate.__dataclass_fields__}
+    parts = {name: getattr(one, name) for name in PlanCandidate.__dataclass_fields__}
     return Attempt(**parts, results=(PeriodResult(None, 1.0, promises, (), (), 5_000, False),))
 
 
-def runs_of(came: Callable[[int], Promise]) -> Callable[[PromiseSearch, Candidate], Attempt]:
+def runs_of(came: Callable[[int], Promise]) -> Callable[[PromiseSearch, PlanCandidate], Attempt]:
     """Runs that go by the instances of the pool that is free."""
     return lambda _, one: as_run(one, came(n_near(one)))
 
 
-def n_near(one: Candidate) -> int:
+def n_near(one: PlanCandidate) -> int:
     return next(pool.n_instances for pool in one.plan.pools if pool.name == "near")
 
 

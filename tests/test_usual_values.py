@@ -114,6 +114,7 @@ ANY = {
     "n_candidates": "a count",
     "pue": "the schema's 1 to 5",
     "draw_fraction": "the schema's",
+    "discount_fraction": "the schema's",
     "idle_draw_fraction": "the schema's",
     "n_instances": "a count",
     "min_instances": "a count",

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from planner.cli import app
 from planner.errors import CheckFailedError, UndecidedError
-from planner.promises.validation import check
+from planner.promises.validation import promise_check
 from planner.report import PRINT_WIDTH
 from planner.results import Interval, enough_requests, judgement
 from planner.scenario import bundled_scenarios, read_scenario
@@ -117,7 +117,7 @@ def test_a_discipline_without_a_model_is_run_and_said_to_be_unpredicted() -> Non
 def test_a_promise_is_judged_where_the_whole_interval_says_the_same(
     predicted: float, executed: float, interval: Interval | None, holds: bool, decided: bool
 ) -> None:
-    found = check("ttft_mean_s", predicted, executed, interval, 1000)
+    found = promise_check("ttft_mean_s", predicted, executed, interval, 1000)
     assert (found.holds, found.decided) == (holds, decided)
 
 

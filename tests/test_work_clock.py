@@ -12,7 +12,7 @@ from planner.errors import UndecidedError
 from planner.optimizer import planning_problem
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
-from planner.optimizer.strategies import searched
+from planner.optimizer.strategies import best_solution
 from planner.optimizer.time_limit import TimeLimit, wall_notes
 from planner.work_clock import LEAST_WALL_S, LOOK_S, SLOWEST, spend, wall_limit, work_s
 from tests.builders import TWO_PERIODS, small_with
@@ -40,7 +40,7 @@ def wall(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
 def answered(problem: Problem) -> tuple[Solution, float]:
     """What a search finds, and the work that it took."""
     begun_s = work_s()
-    found = searched(problem, LIMIT_S, 0.0)
+    found = best_solution(problem, LIMIT_S, 0.0)
     assert found is not None
     return found, work_s() - begun_s
 
@@ -61,7 +61,7 @@ def test_a_wall_that_is_passed_ends_a_search_soon_and_the_answer_says_so(
 ) -> None:
     wall(monkeypatch, LEAST_WALL_S)
     with suppress(UndecidedError):
-        searched(problem, LIMIT_S, 0.0)
+        best_solution(problem, LIMIT_S, 0.0)
     assert [note.split("note: ")[1] for note in wall_notes()] == ["ended-by-clock)"]
 
 

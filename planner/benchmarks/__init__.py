@@ -1,6 +1,9 @@
 """Results of serving benchmarks: one module per format, one record for all of them.
 
-Public modules: `reader` tells formats apart and reads them; `run` is the record; `looks` names files that are none.
+Public modules:
+
+    reader         tells formats of benchmark results apart, and reads them
+    sglang_server  what an SGLang server says of itself in a result
 """
 
 from planner.benchmarks.looks import looks_like

@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.benchmarks.run import SECONDS, BenchmarkRun, ResultTable, Statistics, first_of, positive
+from planner.benchmarks.run import SECONDS, BenchmarkFormat, BenchmarkRun, ResultTable, Statistics, first_of, positive
 from planner.errors import shown
 
-NAME = "AIPerf or GenAI-Perf (JSON or CSV)"
 LENGTHS = ("input_sequence_length", "output_sequence_length")
 QUANTILES = {"min": 0.0, **{f"p{p}": p / 100 for p in (1, 5, 10, 25, 50, 75, 90, 95, 99)}, "max": 1.0}
 RATES = dict.fromkeys(("requests/sec", "requests/s", "per sec", "requests per second"), 1.0)
@@ -23,20 +22,20 @@ NOT_STATED = ("", "N/A")
 _NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?", re.ASCII)
 
 
-def is_of(value: Mapping[str, Any]) -> bool:
+def _is_of(value: Mapping[str, Any]) -> bool:
     """True if a JSON object is such a result: it has lengths of prompts and answers with their mean."""
     return all(isinstance(value.get(key), Mapping) and "avg" in value[key] for key in LENGTHS)
 
 
-def is_table(rows: Sequence[Sequence[str]]) -> bool:
+def _is_table(rows: Sequence[Sequence[str]]) -> bool:
     """True if rows of a CSV are such a result."""
     return bool(rows) and [cell.strip() for cell in rows[0][:2]] in (["Metric", "avg"], ["Metric", "Value"])
 
 
-def from_table(rows: Sequence[Sequence[str]]) -> dict[str, Any]:
+def _from_table(rows: Sequence[Sequence[str]]) -> dict[str, Any]:
     """The object that the JSON of the same run has, of a CSV's rows: a header, then figures, once or twice.
 
-    >>> from_table([["Metric", "avg", "p99"], ["Inter Token Latency (ms)", "1,008.50", "N/A"]])
+    >>> _from_table([["Metric", "avg", "p99"], ["Inter Token Latency (ms)", "1,008.50", "N/A"]])
     {'inter_token_latency': {'unit': 'ms', 'avg': 1008.5}}
     """
     found: dict[str, Any] = {}
@@ -59,7 +58,7 @@ def _number(cell: str) -> float | str:
     return float(cell.replace(",", "")) if _NUMBER.fullmatch(cell) else cell
 
 
-def runs(place: ResultTable) -> Iterator[BenchmarkRun]:
+def _runs(place: ResultTable) -> Iterator[BenchmarkRun]:
     """The run of a result."""
     prompts, outputs = (_figure(place, name, TOKENS, least=1.0) for name in LENGTHS)
     n, n_failed = (_count(place, name) for name in ("request_count", "error_request_count"))
@@ -140,3 +139,6 @@ def _model(place: ResultTable) -> str:
     places = [config.within("endpoint"), config]
     stated = first_of(places, "model_names", "model", "models")
     return stated[0].text(stated[1]) if stated else ""
+
+
+FORMAT = BenchmarkFormat("AIPerf or GenAI-Perf (JSON or CSV)", _is_of, _runs, _is_table, _from_table)

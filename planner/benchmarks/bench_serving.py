@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.benchmarks.run import BenchmarkRun, ResultTable, Statistics, positive
+from planner.benchmarks.run import BenchmarkFormat, BenchmarkRun, ResultTable, Statistics, positive
 from planner.benchmarks.sglang_server import MAX_SIZE, sglang_server, wrong_sizes
 from planner.errors import shown
 from planner.units import MILLI
 
-NAME = "vllm bench serve --save-result or SGLang bench_serving"
 SIGNATURE = ("completed", "total_input_tokens", "total_output_tokens")
 FRAMEWORKS = {"vllm": "vllm", "sglang": "sglang", "trt": "trtllm", "tensorrt-llm": "trtllm", "lmdeploy": "lmdeploy"}
 """Serving software by how the benchmark's name of its client starts; a client such as `openai` says nothing."""
@@ -27,12 +26,12 @@ MOST_TOKENS = 10**9
 _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)-\d{6}", re.ASCII)
 
 
-def is_of(value: Mapping[str, Any]) -> bool:
+def _is_of(value: Mapping[str, Any]) -> bool:
     """True if a JSON object is such a result."""
     return {*SIGNATURE} <= value.keys()
 
 
-def runs(place: ResultTable) -> Iterator[BenchmarkRun]:
+def _runs(place: ResultTable) -> Iterator[BenchmarkRun]:
     """The run of a result."""
     table = place.table
     n = place.needed("completed")
@@ -126,3 +125,6 @@ def _drafts(place: ResultTable) -> dict[str, str]:
         middle = (low + high) / 2
         low, high = (middle, high) if sum(middle**i for i in range(1, k + 1)) < mean else (low, middle)
     return {"draft_tokens": str(k), "acceptance": repr(round(low, 9))} if k else {}
+
+
+FORMAT = BenchmarkFormat("vllm bench serve --save-result or SGLang bench_serving", _is_of, _runs)

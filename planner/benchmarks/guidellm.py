@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from planner.benchmarks.run import BenchmarkRun, ResultTable, Statistics, positive
+from planner.benchmarks.run import BenchmarkFormat, BenchmarkRun, ResultTable, Statistics, positive
 from planner.units import MILLI
 
-NAME = "guidellm (JSON or CSV)"
 RUNS = "benchmarks"
 PARTS = {
     "p001": 0.001,
@@ -40,17 +39,17 @@ COLUMNS = {
 """Columns of the CSV by metric: the first two rows of its header; the third names the statistic."""
 
 
-def is_of(value: Mapping[str, Any]) -> bool:
+def _is_of(value: Mapping[str, Any]) -> bool:
     """True if a JSON object is such a report."""
     return isinstance(value.get(RUNS), list)
 
 
-def is_table(rows: Sequence[Sequence[str]]) -> bool:
+def _is_table(rows: Sequence[Sequence[str]]) -> bool:
     """True if rows of a CSV are such a report."""
     return len(rows) > 2 and rows[0][:1] == ["Run Info"] and "Successful Input Tokens" in rows[1]
 
 
-def from_table(rows: Sequence[Sequence[str]]) -> dict[str, Any]:
+def _from_table(rows: Sequence[Sequence[str]]) -> dict[str, Any]:
     """The report that the JSON has, of the rows of the CSV: three of a header, then a run each."""
     header = list(zip_longest(*rows[:3], fillvalue=""))
     return {RUNS: [_run_of_row(dict(zip(header, row, strict=False))) for row in rows[3:] if any(row)]}
@@ -83,7 +82,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def runs(place: ResultTable) -> Iterator[BenchmarkRun]:
+def _runs(place: ResultTable) -> Iterator[BenchmarkRun]:
     """The runs of a report in which requests were answered."""
     for i, run in enumerate(place.table[RUNS]):
         key = f"{RUNS}[{i}]"
@@ -157,3 +156,6 @@ def _cells(place: ResultTable) -> dict[str, str]:
     backend = place.within("config", "backend") or place.within("args", "backend")
     model = backend.text("model") if backend else ""
     return {"model": model, "framework": "vllm" if backend and backend.text("kind").startswith("vllm") else ""}
+
+
+FORMAT = BenchmarkFormat("guidellm (JSON or CSV)", _is_of, _runs, _is_table, _from_table)

@@ -7,9 +7,8 @@ prompt_len and output_len, and failures.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.benchmarks.run import BenchmarkRun, ResultTable, Statistics, positive
+from planner.benchmarks.run import BenchmarkFormat, BenchmarkRun, ResultTable, Statistics, positive
 
-NAME = "inference-perf"
 QUANTILES = {
     "min": 0.0,
     "p0.1": 0.001,
@@ -29,12 +28,12 @@ TPOT = ("time_per_output_token", "inter_token_latency")
 """Names of the time per token after the first, the better one first."""
 
 
-def is_of(value: Mapping[str, Any]) -> bool:
+def _is_of(value: Mapping[str, Any]) -> bool:
     """True if a JSON object is such a report."""
     return isinstance(value.get("successes"), Mapping) and "load_summary" in value
 
 
-def runs(place: ResultTable) -> Iterator[BenchmarkRun]:
+def _runs(place: ResultTable) -> Iterator[BenchmarkRun]:
     """The run of a report; none where no request was answered."""
     found, load, failures = (place.within(key) for key in ("successes", "load_summary", "failures"))
     n = found.number("count") if found else None
@@ -71,3 +70,6 @@ def runs(place: ResultTable) -> Iterator[BenchmarkRun]:
 
 def _statistics(place: ResultTable | None) -> Statistics | None:
     return place.statistics("mean", QUANTILES) if place else None
+
+
+FORMAT = BenchmarkFormat("inference-perf", _is_of, _runs)

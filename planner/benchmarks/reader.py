@@ -5,19 +5,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from types import ModuleType
 from typing import Any
 
 from planner.benchmarks import aiperf, bench_serving, guidellm, inference_perf
-from planner.benchmarks.run import BenchmarkRun, ResultTable
-from planner.errors import InputError, Problem, shown
+from planner.benchmarks.run import BenchmarkFormat, BenchmarkRun, ResultTable
+from planner.errors import InputError, InputProblem, shown
 from planner.schema import JsonFile
 
-FORMATS: tuple[ModuleType, ...] = (bench_serving, aiperf, guidellm, inference_perf)
-"""Modules with NAME, `is_of` a JSON object and `runs` of it."""
-TABLES: tuple[ModuleType, ...] = (aiperf, guidellm)
-"""Those that read a CSV as well: `is_table` of its rows, and `from_table`, the object that the JSON has."""
-ALLOWED = "results of " + ", ".join(module.NAME for module in FORMATS)
+FORMATS = (bench_serving.FORMAT, aiperf.FORMAT, guidellm.FORMAT, inference_perf.FORMAT)
+ALLOWED = "results of " + ", ".join(each.name for each in FORMATS)
 NO_RESULT = "is no result of a serving benchmark"
 OBJECTS = "one JSON object, or one a line"
 MOST_PROBLEMS = 1_000
@@ -28,7 +24,7 @@ _VALUE = re.compile(r"^(?=[^\s}\]])", re.MULTILINE)
 """Where a JSON value may start: a line that is not indented and closes nothing."""
 
 
-def benchmark_runs(name: str, text: str, problems: list[Problem] | None = None) -> list[BenchmarkRun] | None:
+def benchmark_runs(name: str, text: str, problems: list[InputProblem] | None = None) -> list[BenchmarkRun] | None:
     """Runs of a benchmark's result file; None where the text begins as no format does.
 
     Args:
@@ -44,7 +40,7 @@ def benchmark_runs(name: str, text: str, problems: list[Problem] | None = None) 
     >>> found.prompts.mean, found.ttft_s.median
     (10.0, 0.09)
     """
-    told: list[Problem] = [] if problems is None else problems
+    told: list[InputProblem] = [] if problems is None else problems
     table = _table(text)
     if table is not None:
         found = list(_runs(name, 1, *table, told))
@@ -57,13 +53,13 @@ def benchmark_runs(name: str, text: str, problems: list[Problem] | None = None) 
     return found
 
 
-def _table(text: str) -> tuple[ModuleType, dict[str, Any]] | None:
+def _table(text: str) -> tuple[BenchmarkFormat, Mapping[str, Any]] | None:
     """The format of a CSV, and its content as the object that its JSON has."""
     if text.lstrip().startswith(("{", "[")):
         return None
     head = _rows("\n".join(text.splitlines()[:HEAD_ROWS]))
-    module = next((module for module in TABLES if module.is_table(head)), None)
-    return None if module is None else (module, module.from_table(_rows(text)))
+    found = next((each for each in FORMATS if each.is_table(head)), None)
+    return None if found is None else (found, found.from_table(_rows(text)))
 
 
 def _rows(text: str) -> list[list[str]]:
@@ -73,7 +69,7 @@ def _rows(text: str) -> list[list[str]]:
         return []
 
 
-def json_values(name: str, text: str, problems: list[Problem]) -> list[tuple[int, Any]] | None:
+def json_values(name: str, text: str, problems: list[InputProblem]) -> list[tuple[int, Any]] | None:
     """JSON values of a text with their lines; None where the first is no result of a benchmark.
 
     Args:
@@ -87,7 +83,7 @@ def json_values(name: str, text: str, problems: list[Problem]) -> list[tuple[int
     for line, chunk in json_chunks(text):
         if len(problems) > MOST_PROBLEMS or len(found) >= MOST_RUNS:
             allowed = f"at most {MOST_RUNS:,}, and {MOST_PROBLEMS:,} problems"
-            problems.append(Problem(name, "", "the rest is not read", allowed, line))
+            problems.append(InputProblem(name, "", "the rest is not read", allowed, line))
             break
         try:
             value = JsonFile(name, chunk, OBJECTS, is_strict=False, line=line).data
@@ -100,25 +96,25 @@ def json_values(name: str, text: str, problems: list[Problem]) -> list[tuple[int
     return found or None
 
 
-def format_of(value: Any) -> ModuleType | None:
-    """The module that reads a JSON value; None where none does."""
-    return next((module for module in FORMATS if isinstance(value, Mapping) and module.is_of(value)), None)
+def format_of(value: Any) -> BenchmarkFormat | None:
+    """The format of a JSON value; None where it is of none."""
+    return next((each for each in FORMATS if isinstance(value, Mapping) and each.is_of(value)), None)
 
 
-def _read(name: str, line: int, value: Any, problems: list[Problem]) -> Iterator[BenchmarkRun]:
-    module = format_of(value)
-    if module is None:
+def _read(name: str, line: int, value: Any, problems: list[InputProblem]) -> Iterator[BenchmarkRun]:
+    known = format_of(value)
+    if known is None:
         what = f"is {shown(value)}" if not isinstance(value, Mapping) else NO_RESULT
-        problems.append(Problem(name, "", what, f"{OBJECTS}: {ALLOWED}", line))
+        problems.append(InputProblem(name, "", what, f"{OBJECTS}: {ALLOWED}", line))
         return
-    yield from _runs(name, line, module, value, problems)
+    yield from _runs(name, line, known, value, problems)
 
 
 def _runs(
-    name: str, line: int, module: ModuleType, value: Mapping[str, Any], problems: list[Problem]
+    name: str, line: int, known: BenchmarkFormat, value: Mapping[str, Any], problems: list[InputProblem]
 ) -> Sequence[BenchmarkRun]:
     place = ResultTable(name, line, value, problems=[])
-    found = list(module.runs(place))
+    found = list(known.runs(place))
     problems += place.problems
     return [] if place.problems else found
 

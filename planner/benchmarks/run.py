@@ -1,11 +1,11 @@
 """One run of a serving benchmark, whichever tool wrote it, and the checked reading of its figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from planner.errors import Problem, shown
+from planner.errors import InputProblem, shown
 
 MOST = 1e12
 """Largest number of a figure: beyond any measurement."""
@@ -79,7 +79,7 @@ class ResultTable:
     table: Mapping[str, Any]
     key: str = ""
     """Where the table stands; empty: the top."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[InputProblem] = field(default_factory=list)
     """Shared with the places inside."""
 
     def named(self, key: str) -> str:
@@ -88,7 +88,7 @@ class ResultTable:
 
     def problem(self, key: str, message: str, allowed: str) -> None:
         """Report something wrong with a key."""
-        self.problems.append(Problem(self.file, self.named(key), message, allowed, self.line))
+        self.problems.append(InputProblem(self.file, self.named(key), message, allowed, self.line))
 
     def within(self, *keys: str) -> "ResultTable | None":
         """The table inside, by its path; None where there is none."""
@@ -156,3 +156,19 @@ def first_of(places: Sequence[ResultTable | None], *keys: str) -> tuple[ResultTa
             if place is not None and place.table.get(key) is not None:
                 return place, key
     return None
+
+
+@dataclass(frozen=True)
+class BenchmarkFormat:
+    """A format of benchmark results: how it is told from others, and how its runs are read."""
+
+    name: str
+    """The tool and its form, for messages."""
+    is_of: Callable[[Mapping[str, Any]], bool]
+    """True if a JSON object is such a result."""
+    runs: Callable[[ResultTable], Iterator[BenchmarkRun]]
+    """Runs of a result."""
+    is_table: Callable[[Sequence[Sequence[str]]], bool] = lambda _: False
+    """True if rows of a CSV are such a result, where it has a CSV."""
+    from_table: Callable[[Sequence[Sequence[str]]], Mapping[str, Any]] = lambda _: {}
+    """The object that the JSON of the same result has, of rows of the CSV."""

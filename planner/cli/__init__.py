@@ -24,7 +24,7 @@ def main() -> None:
         os.write(2, b"planner: interrupted\n")
         os._exit(130)
     with Signals() as signals:
-        from planner.cli.ending import run
+        from planner.cli.exit import run
         from planner.threads import use_one_thread
 
         use_one_thread()

@@ -147,7 +147,7 @@ def fitted(
     stated, usual = {key: value for key, value in settings.items() if value is not None}, shipped_settings(framework)
     own_settings = [key for key, value in stated.items() if getattr(usual, key) != value]
     parts = parts_of(paths, files, framework, catalogue)
-    with progress(f"calibrating {framework}") as say:
+    with progress(f"calibrating {framework}") as update:
         profile = calibrated_stack(
             stem,
             framework,
@@ -157,9 +157,9 @@ def fitted(
             described=source,
             start=start,
             day=day,
-            progress=say,
+            progress=update,
         )
-        say("scoring the points")
+        update("scoring the points")
         own = [point for part in parts for point in part.points if point.framework.casefold() == framework]
         written = as_written(profile)
         before = None if start is None else fidelity(own, framework)
@@ -212,11 +212,15 @@ def show(profile: "StackProfile", scores: "Fidelity", before: "Fidelity | None",
 
     worst = printed(worst_table(scores.points, "worst residuals"))
     print_rich(
-        *stack_tables(profile), *([worst] if worst else []), *grounds(profile), *gains(scores, before), *scores.notes
+        *stack_tables(profile),
+        *([worst] if worst else []),
+        *fitted_to_text(profile),
+        *gains(scores, before),
+        *scores.notes,
     )
 
 
-def grounds(profile: "StackProfile") -> list[str]:
+def fitted_to_text(profile: "StackProfile") -> list[str]:
     """Lines on what the points determine, what they do not, and whether predictions get an error band."""
     factors = profile.factors.stated.items()
     learnt = [key for key, factor in factors if factor.basis != "assumed"]

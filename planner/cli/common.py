@@ -41,7 +41,7 @@ ANSWER: ContextVar[Answer | None] = ContextVar("ANSWER", default=None)
 """Of the command that runs; None outside of any."""
 
 
-def asked_for(format_: StrEnum) -> StrEnum:
+def remember_format(format_: StrEnum) -> StrEnum:
     """Note the form of the answer that a command is called for."""
     if answer := ANSWER.get():
         answer.as_json = format_.value == "json"
@@ -65,7 +65,7 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the scenario, such as pools.pd-p.n_instances=3."),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", callback=asked_for, help="Tables, or one JSON object.")]
+FormatOption = Annotated[Format, typer.Option("--format", callback=remember_format, help="Tables, or one JSON object.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 TimeLimitOption = Annotated[
     float,

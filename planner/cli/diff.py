@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import SetOption, TimeLimitOption, asked_for, print_json, print_rich
+from planner.cli.common import SetOption, TimeLimitOption, print_json, print_rich, remember_format
 from planner.cli.completion import scenario_names
-from planner.cli.planned import plans_of
+from planner.cli.plan_argument import plans_of
 
 if TYPE_CHECKING:
     from planner.results import PlanDiff
@@ -41,7 +41,8 @@ def diff(
         ),
     ] = None,
     format_: Annotated[
-        DiffFormat, typer.Option("--format", callback=asked_for, help="Tables, a comment on a pull request, or JSON.")
+        DiffFormat,
+        typer.Option("--format", callback=remember_format, help="Tables, a comment on a pull request, or JSON."),
     ] = DiffFormat.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
@@ -50,13 +51,12 @@ def diff(
     Of two fleets no difference within the plans' gaps, up to 1 %, is told. --set changes B, which must be a scenario.
     """
     from planner.errors import CheckFailedError, UndecidedError
-    from planner.studies.diff import plan_diff
-    from planner.studies.diff_gate import Condition, judged
+    from planner.studies.diff import Condition, breaches, plan_diff
 
     conditions = [Condition.parsed(text) for text in fail_on or ()]
     plans = plans_of([(before, ()), (after, overrides or ())], time_limit_s)
     found = plan_diff((before, plans[0]), (_named(after, overrides or ()), plans[1]))
-    broken, unknown = judged(found, conditions)
+    broken, unknown = breaches(found, conditions)
     if exit_code and found.is_changed:
         broken.append(f"{found.after.name} is not as {found.before.name}")
     _print(found.model_copy(update={"failed": (*broken, *unknown)}), format_)

@@ -28,7 +28,7 @@ DraftModelOption = Annotated[
 ]
 
 
-def asked_drafts(draft_tokens: int, acceptance: str | None, draft_model: str | None) -> "AskedDrafts":
+def drafts_of_options(draft_tokens: int, acceptance: str | None, draft_model: str | None) -> "AskedDrafts":
     """Drafts that the three options ask for.
 
     Raises:
@@ -47,3 +47,15 @@ def asked_drafts(draft_tokens: int, acceptance: str | None, draft_model: str | N
         shown = printable(acceptance, MOST_SHOWN)
         raise UsageError(f"--acceptance {shown}: is no list of numbers (such as 0.7, or 0.9,0.7)")
     return AskedDrafts(draft_tokens, found, draft_model)
+
+
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Name, alias or path of a model profile.", autocompletion=model_names)
+]
+PrecisionOption = Annotated[
+    str | None, typer.Option(metavar="FORMAT", help="Of weights: bf16, fp8, int8, int4, fp4; the checkpoint's own.")
+]
+KvPrecisionOption = Annotated[str, typer.Option(metavar="FORMAT", help="Of the attention cache.")]
+StackOption = Annotated[
+    str | None, typer.Option(metavar="STACK", help="Such as vllm, sglang-0.5.9, datasheet; the best calibrated.")
+]

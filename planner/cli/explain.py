@@ -6,7 +6,7 @@ import typer
 
 from planner.cli.common import Format, FormatOption, SetOption, TimeLimitOption, print_json, print_rich
 from planner.cli.completion import scenario_names
-from planner.cli.planned import plans_of
+from planner.cli.plan_argument import plans_of
 
 
 def explain(

@@ -70,16 +70,16 @@ def _page(name: str, overrides: tuple[str, ...], plan: Path | None, studies: boo
     from planner import __version__
     from planner.scenario import scenario_path
     from planner.schema import read_text
-    from planner.studies.explore import Asked, explorer
+    from planner.studies.explore import PageInputs, explorer
 
     question = scenario_read(name, overrides)
     sets = (part for text in overrides for part in ("--set", text))
     as_predicted = ["--no-run"] if question.promises_latency else []  # as the page is
     command = shlex.join(["planner", "optimize", name, *as_predicted, *sets])
-    with progress(f"planning {question.name}") as tell:
+    with progress(f"planning {question.name}") as update:
         finished = _finished(question, plan)
-        asked = Asked(question, read_text(scenario_path(name)), command, __version__, finished, studies)
-        return explorer(asked, data_dirs(), time_limit_s, tell)
+        asked = PageInputs(question, read_text(scenario_path(name)), command, __version__, finished, studies)
+        return explorer(asked, data_dirs(), time_limit_s, update)
 
 
 def _finished(question: "Scenario", path: Path | None) -> "Plan | None":

@@ -8,7 +8,7 @@ import typer
 
 from planner.cli.common import SetOption, TimeLimitOption
 from planner.cli.completion import scenario_names
-from planner.cli.planned import check_promise, plans_of
+from planner.cli.plan_argument import check_promise, plans_of
 
 
 class Target(StrEnum):

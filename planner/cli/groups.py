@@ -9,7 +9,17 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from planner.cli.common import ANSWER, Answer, print_json
-from planner.errors import MOST_LINES, TEXT_CHARACTERS, PlannerError, UsageError, printable
+from planner.errors import (
+    MOST_LINES,
+    TEXT_CHARACTERS,
+    CheckFailedError,
+    InfeasibleError,
+    InputError,
+    PlannerError,
+    UndecidedError,
+    UsageError,
+    printable,
+)
 
 WRONG_CALL: Any = typer.BadParameter.__bases__[0]
 """What the library raises where a command was called wrongly: it has no public name of its own."""
@@ -166,8 +176,38 @@ def _figures_in_bounds() -> Iterator[None]:
 
 
 def _answer(error: PlannerError | OSError) -> None:
-    from planner.cli.failures import failure
 
     answer, failed = ANSWER.get(), failure(error)
     if answer and answer.as_json and not answer.is_printed and failed is not None:
         print_json(failed)
+
+
+SCHEMA = "planner.error/1"
+KINDS = {
+    InputError.exit_code: "bad input",
+    InfeasibleError.exit_code: "infeasible",
+    UndecidedError.exit_code: "undecided",
+    CheckFailedError.exit_code: "check failed",
+}
+"""Exit codes of which stdout gets an object, and what each is called there."""
+
+
+def exit_code(error: PlannerError | OSError) -> int:
+    """Exit code of a command that fails so; what the system refuses is taken for bad input."""
+    return error.exit_code if isinstance(error, PlannerError) else InputError.exit_code
+
+
+def failure(error: PlannerError | OSError) -> dict[str, Any] | None:
+    """A failure for programs; None where it is about how the command was called, or a fault of the program."""
+    code = exit_code(error)
+    if code not in KINDS:
+        return None
+    answer: dict[str, Any] = {"schema": SCHEMA, "exit_code": code, "error": KINDS[code], "message": str(error)}
+    if isinstance(error, InputError):
+        answer["problems"] = [
+            {"file": p.file, "line": p.line, "key": p.key, "message": p.message, "allowed": p.allowed}
+            for p in error.problems
+        ]
+    if isinstance(error, InfeasibleError):
+        answer["relaxations"] = list(error.relaxations)
+    return answer

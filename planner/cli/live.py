@@ -75,9 +75,9 @@ def live(
         from planner.studies.live import live as study
 
         computes = Backend(backend.value, device.value if device else "cpu")
-        with progress("starting workers") as say:
+        with progress("starting workers") as update:
             question = LiveQuestion(minutes=minutes, seed=seed, load_fraction=load, backend=computes)
-            found = study(question, out=out, say=say).live
+            found = study(question, out=out, progress=update).live
     if report is not None:
         from planner.report import write_live_report
 

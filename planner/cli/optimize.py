@@ -24,8 +24,9 @@ from planner.cli.common import (
     with_inputs,
     write_files,
 )
+from planner.cli.growth import check_demand, check_growth, growth_fraction
 from planner.cli.memory import check_memory
-from planner.cli.planned import check_promise
+from planner.cli.plan_argument import check_promise
 from planner.cli.progress import progress
 from planner.cli.simulate import RUN_ON
 from planner.cli.trace_options import scenario_read
@@ -39,10 +40,9 @@ if TYPE_CHECKING:
     from planner.notes import Note
     from planner.results import Front, Plan, Sensitivity
     from planner.scenario import Scenario
-    from planner.studies.current import StatedFleet
+    from planner.studies.migration import StatedFleet
 
 N_POINTS = 8
-MOST_GROWTH_PERCENT = 10_000
 N_REQUESTS = 200_000
 KEPT_RUN_ON = 32
 """A promise of milliseconds is told from its figure by so many times the requests at the most."""
@@ -158,27 +158,27 @@ def optimize(
     """
 
     _check_studies(pareto, points, sensitivity, figure)
-    begin, more = _date(from_date, current), _fraction(growth)
+    begin, more = _date(from_date, current), growth_fraction(growth)
     question = scenario_read(scenario, overrides or ())
-    _check_demand(question, more)
+    check_demand(question, more)
     if current is not None and question.users is not None:
         from planner.comparison import at_population_rate
 
         question = at_population_rate(question, data_dirs(), time_limit_s)
     fleet = None if current is None else _fleet(question, current)
-    _check_growth(question, begin)
+    check_growth(question, begin)
     how = _how(question, certify, no_run)
     stated = {"--requests": requests, "--most-requests": most_requests, "--seed": seed}
     _check_runs(how, stated, current, pareto is not None or sensitivity)
     _check_memory(question, how, (requests, most_requests, seed), has_steps=current is not None and not no_run)
-    with progress(f"planning {question.name}") as tell:
-        plan = planned(question, time_limit_s, tell, how, (requests, most_requests, seed))
+    with progress(f"planning {question.name}") as update:
+        plan = plan_and_run(question, time_limit_s, update, how, (requests, most_requests, seed))
         if fleet is not None:
             steps = None if no_run else (requests or N_STEP_REQUESTS, seed or 0)
-            plan = _beside_current(question, plan, (fleet, begin), steps, time_limit_s, tell)
+            plan = _beside_current(question, plan, (fleet, begin), steps, time_limit_s, update)
         runs = requests, most_requests, seed
-        grown = None if more is None else (more, _grown(question, more, time_limit_s, tell, how, runs))
-        front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, tell)
+        grown = None if more is None else (more, _grown(question, more, time_limit_s, update, how, runs))
+        front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, update)
     if question.break_even:
         remark = _break_evens_elsewhere(len(question.break_even), scenario, overrides or ())
         plan = plan.model_copy(update={"notes": (*plan.notes, remark)})
@@ -238,9 +238,9 @@ def _plan_parts(plan: "Plan", shown: _Shown) -> "list[RenderableType]":
 def _break_evens_elsewhere(n: int, scenario: str, overrides: "Sequence[str]") -> "Note":
     """Note on break-evens that a scenario asks for, with the command that answers them rather than this one."""
     from planner.notes import note
-    from planner.report import Rerun
+    from planner.report import Reproduction
 
-    command = Rerun(tuple(overrides)).command(scenario, "DIR")
+    command = Reproduction(tuple(overrides)).command(scenario, "DIR")
     several = f"{n} break-evens are" if n > 1 else "a break-even is"
     return note("break-even-in-report", f"{several} asked for, which a report answers: {command}")
 
@@ -312,54 +312,9 @@ def _date(text: str | None, current: Path | None) -> "date | None":
         raise UsageError(f"--from-date {text}: is no day (YYYY-MM-DD, such as 2027-01-31)") from None
 
 
-def _check_growth(question: "Scenario", begin: "date | None") -> None:
-    """Raises UsageError for a day that nothing counts from."""
-    from planner.errors import UsageError
-
-    if begin is not None and question.growth_fraction_per_month is None:
-        what = "counts from a day how a demand grows, and the scenario states no growth"
-        raise UsageError(f"--from-date: {what} (--set growth_fraction_per_month=0.05)")
-
-
-def _fraction(text: str | None) -> float | None:
-    """A growth of 30, 30% or 30 %. Raises UsageError."""
-    from planner.errors import UsageError
-
-    if text is None:
-        return None
-    try:
-        percent = float(text.strip().removesuffix("%"))
-    except ValueError:
-        percent = float("nan")
-    if not -100 < percent <= MOST_GROWTH_PERCENT:
-        raise UsageError(f"--growth {text}: is no percentage above -100 and up to {MOST_GROWTH_PERCENT:,} (30%)")
-    return percent / 100
-
-
-def _check_demand(question: "Scenario", growth: float | None) -> None:
-    """Raises UsageError where there is no demand to grow."""
-    from planner.errors import UsageError
-
-    if growth is not None and question.demand_req_per_s is None and question.users is None:
-        raise UsageError("--growth: is of a demand, and the scenario states none (--set demand_req_per_s=...)")
-
-
-def _grown(
-    question: "Scenario",
-    growth: float,
-    time_limit_s: float,
-    tell: "Callable[[str], None]",
-    how: How,
-    runs: tuple[int | None, int | None, int | None],
-) -> "Plan":
-    """The plan of a demand that has grown."""
-    keys = {key: (1 + growth) * value for key in ("demand_req_per_s", "users") if (value := getattr(question, key))}
-    return planned(question.varied(keys), time_limit_s, tell, how, runs)
-
-
 def _fleet(question: "Scenario", path: Path) -> "StatedFleet":
     """The fleet that stands, read before any plan is sought. Raises InputError or InfeasibleError."""
-    from planner.studies.current import check_fleet, stated_fleet
+    from planner.studies.migration import check_fleet, stated_fleet
 
     fleet = stated_fleet(path)
     check_fleet(question, fleet, data_dirs())
@@ -372,21 +327,21 @@ def _beside_current(
     stated: "tuple[StatedFleet, date | None]",
     runs: tuple[int, int] | None,
     time_limit_s: float,
-    tell: "Callable[[str], None]",
+    update: "Callable[[str], None]",
 ) -> "Plan":
     """The plan with the fleet that stands beside it."""
     from planner.executor import RunQuestion
-    from planner.studies.current import Asked, current_fleet
+    from planner.studies.migration import MigrationQuestion, current_fleet
 
     fleet, begin = stated
-    asked = Asked(fleet, time_limit_s, None if runs is None else RunQuestion(*runs), begin)
-    return plan.model_copy(update={"current": current_fleet(question, plan, asked, data_dirs(), tell)})
+    asked = MigrationQuestion(fleet, time_limit_s, None if runs is None else RunQuestion(*runs), begin)
+    return plan.model_copy(update={"current": current_fleet(question, plan, asked, data_dirs(), update)})
 
 
-def planned(
+def plan_and_run(
     question: "Scenario",
     time_limit_s: float,
-    tell: "Callable[[str], None]",
+    update: "Callable[[str], None]",
     how: How | None = None,
     runs: tuple[int | None, int | None, int | None] = (None, None, None),
 ) -> "Plan":
@@ -394,20 +349,20 @@ def planned(
     from planner.scenario import question_notes
 
     with noted_where_infeasible(lambda: question_notes(question)):
-        return _planned(question, time_limit_s, tell, how or _how(question, certify=False, no_run=False), runs)
+        return _planned(question, time_limit_s, update, how or _how(question, certify=False, no_run=False), runs)
 
 
 def _planned(
     question: "Scenario",
     time_limit_s: float,
-    tell: "Callable[[str], None]",
+    update: "Callable[[str], None]",
     how: How,
     runs: tuple[int | None, int | None, int | None],
 ) -> "Plan":
     if how is How.CERTIFIED:
         from planner.promises.certify import certified_plan
 
-        return certified_plan(question, _runs(runs, RUN_ON), data_dirs(), time_limit_s, tell)
+        return certified_plan(question, _runs(runs, RUN_ON), data_dirs(), time_limit_s, update)
     if how is How.PLAIN:
         from planner.comparison import optimize as optimize_scenario
 
@@ -416,10 +371,10 @@ def _planned(
         from planner.promises.verified import verified_plan
 
         asked = _runs(runs, KEPT_RUN_ON) if how is How.KEPT else None
-        plan = verified_plan(question, asked, data_dirs(), time_limit_s, tell)
+        plan = verified_plan(question, asked, data_dirs(), time_limit_s, update)
     from planner.studies.cost_band import cost_band
 
-    tell(f"{question.name}: what the cost rests on")
+    update(f"{question.name}: what the cost rests on")
     return plan.model_copy(update={"cost_band": cost_band(question, data_dirs(), plan=plan)})
 
 
@@ -450,7 +405,7 @@ def _studies(
     plan: "Plan",
     asked: tuple[Against | None, int, bool],
     time_limit_s: float,
-    tell: "Callable[[str], None]",
+    update: "Callable[[str], None]",
 ) -> "tuple[Front | None, Sensitivity | None]":
     from planner.studies.front import pareto_front
     from planner.studies.sensitivity import sensitivity as sensitivity_of
@@ -458,8 +413,8 @@ def _studies(
     against, n_points, wanted = asked
     front = None
     if against is not None:
-        front = pareto_front(question, plan, against.value, n_points, data_dirs(), time_limit_s, tell)
-    return front, sensitivity_of(question, data_dirs(), time_limit_s, tell) if wanted else None
+        front = pareto_front(question, plan, against.value, n_points, data_dirs(), time_limit_s, update)
+    return front, sensitivity_of(question, data_dirs(), time_limit_s, update) if wanted else None
 
 
 def _draw(front: "Front | None", found: "Sensitivity | None", figure: Path) -> None:
@@ -469,3 +424,16 @@ def _draw(front: "Front | None", found: "Sensitivity | None", figure: Path) -> N
         write_front(front, figure)
     elif found is not None:
         write_tornado(found, figure)
+
+
+def _grown(
+    question: "Scenario",
+    growth: float,
+    time_limit_s: float,
+    update: "Callable[[str], None]",
+    how: How,
+    runs: tuple[int | None, int | None, int | None],
+) -> "Plan":
+    """The plan of a demand that has grown."""
+    keys = {key: (1 + growth) * value for key in ("demand_req_per_s", "users") if (value := getattr(question, key))}
+    return plan_and_run(question.varied(keys), time_limit_s, update, how, runs)

@@ -12,7 +12,7 @@ import typer
 from planner.cli.progress import progress
 
 if TYPE_CHECKING:
-    from planner.errors import Problem
+    from planner.errors import InputProblem
     from planner.profiles.points import PointDefaults, ServingPoint
 
 
@@ -119,7 +119,7 @@ def read_all(paths: Sequence[Path], defaults: "PointDefaults", columns: str | No
 
     roles = None if columns is None else parsed_columns(columns)
     found: list[list[ServingPoint]] = []
-    problems: list[Problem] = []
+    problems: list[InputProblem] = []
     for path in paths:
         try:
             with progress(f"reading {path}"):

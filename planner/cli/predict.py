@@ -8,8 +8,16 @@ import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich, write_files
 from planner.cli.completion import hardware_names
-from planner.cli.draft_options import AcceptanceOption, DraftModelOption, DraftTokensOption, asked_drafts
-from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
+from planner.cli.draft_options import (
+    AcceptanceOption,
+    DraftModelOption,
+    DraftTokensOption,
+    KvPrecisionOption,
+    ModelArgument,
+    PrecisionOption,
+    StackOption,
+    drafts_of_options,
+)
 from planner.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -86,7 +94,7 @@ def predict(
         cached_tokens=cached,
         batch=whole_numbers("--batch", batch),
         context_tokens=context,
-        drafts=asked_drafts(draft_tokens, acceptance, draft_model),
+        drafts=drafts_of_options(draft_tokens, acceptance, draft_model),
         tpot_limit_s=None if tpot_ms is None else tpot_ms / MILLISECONDS,
     )
     with progress(f"predicting {model} on {hardware}"):

@@ -102,9 +102,9 @@ def stated_parameters(text: str | None) -> "StatedSize | None":
         UsageError: it is no number.
     """
     from planner.errors import UsageError
-    from planner.profiles.stated_size import figure
+    from planner.profiles.stated_size import stated_total
 
-    stated = None if text is None else figure(text)
+    stated = None if text is None else stated_total(text)
     if text is not None and stated is None:
         raise UsageError(f"--parameters {text}: is no number of parameters (such as 7.2e9, 47B or 1T)")
     return stated

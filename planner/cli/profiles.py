@@ -1,17 +1,17 @@
 """`planner profiles`: the catalogue of accelerators, models and stacks, and its gate."""
 
+import datetime
 from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import completion
-from planner.cli.common import Format, FormatOption, print_json, print_rich
-from planner.cli.gate import GateFormat, GateFormatOption, print_gate
+from planner.cli.common import ForceOption, Format, FormatOption, print_json, print_rich
+from planner.cli.problem_output import GateFormat, GateFormatOption, print_gate
 from planner.cli.profile_import import import_config
-from planner.cli.profile_kernels import kernel_profile
-from planner.cli.profile_new import new_profile
 from planner.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -20,6 +20,109 @@ if TYPE_CHECKING:
     from planner.profiles import ProfileCheck
     from planner.profiles.catalogue import AnyProfile
     from planner.profiles.folders import Kind
+
+DISTRIBUTION = "aiconfigurator-core"
+
+
+def kernel_profile(
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FILE", help="Profile to write; its name is the accelerator's: h100-sxm.toml."),
+    ],
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help=f"Folder of the accelerator's kernel timings; if none, those of the installed {DISTRIBUTION}.",
+        ),
+    ] = None,
+    force: ForceOption = False,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Condense kernel timings into a hardware profile: rates by number format, rows and length."""
+    from planner.files import check_new, write_text
+    from planner.profiles import check_profiles, hardware_profile
+    from planner.profiles.catalogue import profile_path
+    from planner.reading import read_text
+    from planner.studies.kernels import installed_timings, kernel_figures, with_figures
+
+    hardware = hardware_profile(out.stem)
+    check_new(out, force)
+    folder = source or installed_timings(hardware)
+    with progress(f"reading kernels of {hardware.name}"):
+        figures = kernel_figures(hardware, folder)
+    write_text(out, with_figures(read_text(profile_path(hardware.name)), figures, cited(source)))
+    problems = check_profiles([out]).problems
+    if format_ is Format.JSON:
+        own = {figure.key: figure.value for figure in figures}
+        print_json({"schema": "planner.kernels/1", "name": hardware.name, "file": str(out), "figures": own})
+    else:
+        typer.echo(f"{out}: {len(figures)} figures of kernels")
+        for problem in problems:
+            typer.echo(f"{problem}")
+
+
+def cited(source: Path | None) -> str:
+    """Where figures come from, with the date."""
+    today = f"as of {datetime.date.today().isoformat()}, condensed by planner profiles kernels"
+    if source is not None:
+        return f"Kernel timings of {source.name}, {today}"
+    try:
+        found = version(DISTRIBUTION)
+    except PackageNotFoundError:
+        found = "of a version that it does not say"
+    return (
+        f"AIConfigurator, kernel timings in the wheel {DISTRIBUTION} {found} (Apache-2.0), "
+        f"https://github.com/ai-dynamo/aiconfigurator, {today}"
+    )
+
+
+SUFFIX = ".toml"
+
+
+def new_profile(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or the path of its TOML file.")],
+    force: ForceOption = False,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Write a commented hardware profile to fill in."""
+    from planner.files import check_new, write_text
+    from planner.profiles import check_profiles
+    from planner.profiles.new_hardware import new_hardware_profile
+
+    path = Path(name if name.endswith(SUFFIX) else f"{name}{SUFFIX}")
+    check_name(path)
+    check_new(path, force)
+    write_text(path, new_hardware_profile(path.stem))
+    to_fill = check_profiles([path]).problems
+    if format_ is Format.JSON:
+        lines = [{"line": problem.line, "key": problem.key} for problem in to_fill]
+        print_json({"schema": "planner.new/1", "name": path.stem, "file": str(path), "to_fill": lines})
+    else:
+        typer.echo(f"{path}: fill in at least {', '.join(problem.key.removesuffix('.value') for problem in to_fill)}")
+        typer.echo(f"next: planner profiles check {path}")
+
+
+def check_name(path: Path) -> None:
+    """Say before anything is written what a new profile cannot be called.
+
+    Raises:
+        UsageError: no profile may have such a name.
+        InputError: another profile has it.
+    """
+    from planner.errors import InputError, InputProblem, UsageError
+    from planner.profiles.catalogue import find_path
+    from planner.profiles.importer import profile_name
+
+    better = profile_name(path.stem)
+    if path.stem != better:
+        raise UsageError(
+            f"{path.stem}: is no name of a profile (small letters, digits, '.' and '-', as {better or 'my-chip'})"
+        )
+    taken = find_path(path.stem, ("hardware",))
+    if taken and taken.resolve() != path.resolve():
+        raise InputError(InputProblem(path.stem, "", f"already names {taken}", "a new name"))
+
 
 SHIPPED = "shipped"
 app = typer.Typer(
@@ -129,12 +232,12 @@ def check_files(
 
     with progress("checking profiles"):
         found = check_profiles(map(named_file, paths or ()))
-    print_gate(found.problems, format_, _held(found, is_catalogue=not paths))
+    print_gate(found.problems, format_, _checked(found, is_catalogue=not paths))
     if not found.holds:
         raise typer.Exit(CheckFailedError.exit_code)
 
 
-def _held(found: "ProfileCheck", is_catalogue: bool) -> str:
+def _checked(found: "ProfileCheck", is_catalogue: bool) -> str:
     """Summary of what was checked, so that nobody takes the shipped profiles for their own."""
     from planner.profiles.folders import VARIABLE, own_dirs
 

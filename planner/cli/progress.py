@@ -14,7 +14,7 @@ GROWTH = 2.0
 """Each pause between lines over the one before."""
 LONGEST_PAUSE_S = 300.0
 LOG = "planner"
-"""Logger by which rooms say what takes them long; a record at INFO is shown."""
+"""Logger by which rooms update what takes them long; a record at INFO is shown."""
 
 
 @contextmanager
@@ -28,8 +28,8 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
         What changes the text.
     """
     if not _is_terminal():
-        with _Lines(text) as lines, _told(lines.say, text):
-            yield lines.say
+        with _Lines(text) as lines, _shown(lines.update, text):
+            yield lines.update
         return
     from rich.console import Console
     from rich.text import Text
@@ -37,11 +37,11 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
     console = Console(stderr=True)
     status = console.status(Text(text), spinner="dots" if console.encoding.startswith("utf") else "line")
 
-    def say(doing: str) -> None:
+    def update(doing: str) -> None:
         status.update(Text(doing))  # as it stands: brackets of a title are no markup
 
-    with status, _told(say, text):
-        yield say
+    with status, _shown(update, text):
+        yield update
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def progress_bar(text: str) -> Iterator["Reach"]:
         What is told the fraction that is done, and of what.
     """
     if not _is_terminal():
-        with _Lines(text) as lines, _told(lines.say, text):
+        with _Lines(text) as lines, _shown(lines.update, text):
             yield lines.reach
         return
     from rich.console import Console
@@ -63,7 +63,7 @@ def progress_bar(text: str) -> Iterator["Reach"]:
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=1.0)
-        with _told(lambda said: bar.update(task, description=said), text):
+        with _shown(lambda said: bar.update(task, description=said), text):
             yield lambda fraction, doing=None: bar.update(
                 task, completed=fraction, description=text if doing is None else f"{text}: {doing}"
             )
@@ -99,7 +99,7 @@ class _Lines:
         if self._has_spoken and kind is None:
             self._print(f"{self._text}: done after {self._seconds()} s")
 
-    def say(self, doing: str) -> None:
+    def update(self, doing: str) -> None:
         """Something else goes on now."""
         self._doing, self._done = doing, ""
 
@@ -125,9 +125,9 @@ class _Lines:
 
 
 @contextmanager
-def _told(say: Callable[[str], None], text: str) -> Iterator[None]:
-    """While this is open, what rooms say of long work is shown: at once as a line, then as what goes on."""
-    logger, handler = logging.getLogger(LOG), _Shown(say, text)
+def _shown(update: Callable[[str], None], text: str) -> Iterator[None]:
+    """While this is open, what rooms update of long work is shown: at once as a line, then as what goes on."""
+    logger, handler = logging.getLogger(LOG), _Shown(update, text)
     level, propagates = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -141,9 +141,9 @@ def _told(say: Callable[[str], None], text: str) -> Iterator[None]:
 
 
 class _Shown(logging.Handler):
-    def __init__(self, say: Callable[[str], None], text: str) -> None:
+    def __init__(self, update: Callable[[str], None], text: str) -> None:
         super().__init__()
-        self._say, self._text = say, text
+        self._update, self._text = update, text
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a record; rich moves its spinner out of the way of what is written to stderr."""
@@ -151,4 +151,4 @@ class _Shown(logging.Handler):
         with suppress(OSError, ValueError):
             sys.stderr.write(f"planner: {text}\n")
             sys.stderr.flush()
-        self._say(self._text if getattr(record, "is_over", False) else text)
+        self._update(self._text if getattr(record, "is_over", False) else text)

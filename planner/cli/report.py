@@ -37,7 +37,7 @@ def report(
     from planner.errors import UsageError
     from planner.files import check_writable_folder
     from planner.profiles.folders import schema_of
-    from planner.report import Rerun, check_inputs, check_report, write_report
+    from planner.report import Reproduction, check_inputs, check_report, write_report
     from planner.scenario import Move, load_scenario, scenario_path
     from planner.schema import read_text
     from planner.studies.plan_inputs import case_digest
@@ -56,8 +56,8 @@ def report(
     question = fitted(load_scenario(text, str(path), move.new, changes))
     say_readings(question)
     inputs = case_digest(question, text, changes, data_dirs())
-    again = Rerun(changes, limit_s, move.traces_found_elsewhere(original), inputs)
-    command = Rerun(stated, limit_s).command(scenario, str(out))
+    again = Reproduction(changes, limit_s, move.traces_found_elsewhere(original), inputs)
+    command = Reproduction(stated, limit_s).command(scenario, str(out))
     if inputs_alone:
         _say_whether_current(out, check_inputs(out, inputs), command)
         return
@@ -103,8 +103,8 @@ def _report_size_map(
     if inputs_alone:
         _say_whether_current(out, check_inputs(out, inputs), command)
         return
-    with progress(f"sizing {question.name}") as tell:
-        found = size_map(question, time_limit_s, tell, Workers(os.cpu_count() or 1))
+    with progress(f"sizing {question.name}") as update:
+        found = size_map(question, time_limit_s, update, Workers(os.cpu_count() or 1))
     if check:
         _say_whether_current(out, check_size_map(found, out, inputs), command)
         return
@@ -127,9 +127,9 @@ def _case(question: "Scenario", time_limit_s: float) -> "Case":
         place = f"{question.name}: break-even {n_found} of {len(question.break_even)}"
         typer.echo(f"planner: {printable(f'{place}: {break_even_line(item)}', LINE_CHARACTERS)}", err=True)
 
-    with progress(f"planning {question.name} and its variants") as tell:
+    with progress(f"planning {question.name} and its variants") as update:
 
-        def say(text: str) -> None:
-            tell(printable(f"{question.name}: {text}", LINE_CHARACTERS))
+        def update_case(text: str) -> None:
+            update(printable(f"{question.name}: {text}", LINE_CHARACTERS))
 
-        return build_case(question, data_dirs(), time_limit_s, say, keep)
+        return build_case(question, data_dirs(), time_limit_s, update_case, keep)

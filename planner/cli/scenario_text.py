@@ -8,27 +8,59 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import exp
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from planner.cli.common import data_dirs
-from planner.cli.known_prices import UNPRICED, rent_of
 from planner.cli.observed_text import observed_facts, observed_notes, planned_req_per_s, request_lengths
 from planner.cli.trace_options import read_notes, trace_keys
-from planner.errors import InputError, Problem, UsageError
+from planner.errors import InputError, InputProblem, UsageError
 from planner.notes import Note, note
 from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, missing_shapes, model_profile
 from planner.roofline.layouts import largest_instance
 from planner.scenario import is_path, seen_from
 from planner.studies.instance_size import RequestLengths, accelerators_per_instance
 from planner.workload import Trace
-from planner.workload.arrivals import MOST_SQUARED_CV
 from planner.workload.observed import Observed, observed
 from planner.workload.observed.request_table import parsed_columns
 from planner.workload.requests import trace_path
+from planner.workload.spec import MOST_SQUARED_CV
 from planner.workload.trace_arrivals import Dispersion, dispersion, limit_notes, rate_req_per_s, squared_cv
 from planner.workload.traces import AS_FOUND, TraceReading, trace_read
+
+
+class Rent(NamedTuple):
+    """Rent of an accelerator, as a scenario states it."""
+
+    usd_per_accelerator_hour: str
+    basis: str
+    source: str
+
+
+PRICES = {
+    "h200-sxm": Rent("2.50", "quoted", "low end of cloud offers, May 2026"),
+    "h20-141gb": Rent("1.25", "assumed", "half an H200"),
+}
+UNPRICED = Rent("1.00", "assumed", "not known: at 1 USD each the bill counts accelerators")
+
+
+def rent_of(hardware: str, stated: str | None) -> Rent:
+    """Rent of an accelerator; `UNPRICED` where nothing is known of it.
+
+    Args:
+        hardware: name of its profile; empty of a file of one's own, whose name may be that of another accelerator.
+        stated: what `--price` says of it; None: nothing.
+
+    >>> rent_of("h200-sxm", None).usd_per_accelerator_hour, rent_of("l40s", "0.9").usd_per_accelerator_hour
+    ('2.50', '0.9')
+    >>> rent_of("l40s", None) is UNPRICED
+    True
+    """
+    if stated is not None:
+        return Rent(stated, "assumed", "as stated by --price")
+    return PRICES.get(hardware, UNPRICED)
+
 
 COMMAND = "planner scenario new"
 TWO_SITES = ("prfaas-1t", "h20-141gb")
@@ -114,7 +146,7 @@ class _Draft:
         wanted = self.wanted
         names = ONE_SITE if wanted.one_site else TWO_SITES
         self.model = wanted.model or names[0]
-        self.profile: ModelProfile = _found(model_profile, self.model, "--model")
+        self.profile: ModelProfile = _profile_of(model_profile, self.model, "--model")
         self.precision = wanted.precision or MEASURED_PRECISION.get(self.profile.name)
         self.local = wanted.hardware or names[1]
         self.seen: Observed | None = None
@@ -141,7 +173,7 @@ class _Draft:
             "objective": "min-cost" if demand else "max-throughput",
             "demand": demand and _figure(demand),
             "demand_note": why,
-            "model": json.dumps(self._seen(self.model)),
+            "model": json.dumps(self._name_from(self.model)),
             "precision": self.precision,
             "is_measured": bool(self.profile.measured),
             "slo": self._slo(),
@@ -204,7 +236,7 @@ class _Draft:
 
         Where nobody measured them and the roofline can, passes with prompts and decoding sequences are timed too.
         """
-        chip: HardwareProfile = _found(hardware_profile, name, option)
+        chip: HardwareProfile = _profile_of(hardware_profile, name, option)
         n, why, is_open = self.wanted.per_instance, "as stated", False
         is_measured = any(one.hardware in (chip.name, *chip.aliases) for one in self.profile.measured.values())
         is_timed = not is_measured and not missing_shapes(self.profile.architecture)
@@ -213,11 +245,11 @@ class _Draft:
             n = accelerators_per_instance(self.model, name, self.precision, self._lengths(), wanted.slo_ttft)
             why = "as measured" if is_measured else "holds the model and its requests; more make prefill faster"
             is_open = is_timed and n <= largest_instance(chip)
-        seen = {"key": _toml_key(self._seen(name)), "toml": json.dumps(self._seen(name))}
+        seen = {"key": _toml_key(self._name_from(name)), "toml": json.dumps(self._name_from(name))}
         return {"name": chip.name, **seen, "n_accelerators": n, "why": why, "is_open": is_open, "is_timed": is_timed}
 
     def _price(self, name: str, option: str) -> dict[str, str]:
-        chip: HardwareProfile = _found(hardware_profile, name, option)
+        chip: HardwareProfile = _profile_of(hardware_profile, name, option)
         is_stated = option == "--hardware" and self.wanted.price is not None
         rent = rent_of("" if is_path(name) else chip.name, _figure(self.wanted.price or 0.0) if is_stated else None)
         if rent is UNPRICED:
@@ -228,9 +260,9 @@ class _Draft:
             said = f"no price of {chip.name} is stated{rents}: 1 USD an hour is written, so that cost counts them"
             self.notes.append(note("price-to-edit", said))
         usd, basis, source = rent
-        return {"key": _toml_key(self._seen(name)), "usd": usd, "basis": basis, "source": source}
+        return {"key": _toml_key(self._name_from(name)), "usd": usd, "basis": basis, "source": source}
 
-    def _seen(self, profile: str) -> str:
+    def _name_from(self, profile: str) -> str:
         """A profile's name, or its path as the scenario's folder sees it."""
         return seen_from(self.wanted.path.resolve().parent, profile)
 
@@ -274,7 +306,7 @@ def scenario_text(wanted: Wanted) -> tuple[str, list[Note]]:
     return draft.text(), draft.notes
 
 
-def _found(find: Any, name: str, option: str) -> Any:
+def _profile_of(find: Any, name: str, option: str) -> Any:
     """A profile; one that is not there is told as the option's fault."""
     try:
         return find(name)
@@ -282,10 +314,10 @@ def _found(find: Any, name: str, option: str) -> Any:
         raise InputError(list(_of_option(error, name, option))) from None
 
 
-def _of_option(error: InputError, name: str, option: str) -> Iterator[Problem]:
+def _of_option(error: InputError, name: str, option: str) -> Iterator[InputProblem]:
     for problem in error.problems:
         is_inside = problem.key or problem.line
-        yield problem if is_inside else Problem(COMMAND, option, f"{name!r} {problem.message}", problem.allowed)
+        yield problem if is_inside else InputProblem(COMMAND, option, f"{name!r} {problem.message}", problem.allowed)
 
 
 def _burst(found: Dispersion | None) -> dict[str, Any] | None:

@@ -59,8 +59,8 @@ def schedulers(
     asked = scenario_read(scenario, overrides or ())
     check_memory(asked, question, Workers(workers), keep=True)
     planned = plan_of(asked, plan, time_limit_s)
-    with progress_bar(f"running {asked.name}") as say:
-        found, series = compare_schedulers(asked, planned, question, data_dirs(), lambda _, done: say(done), workers)
+    with progress_bar(f"running {asked.name}") as update:
+        found, series = compare_schedulers(asked, planned, question, data_dirs(), lambda _, done: update(done), workers)
     write_files((figure, partial(write_schedulers, found, series)))
     if format_ is Format.JSON:
         print_json(found.answer())

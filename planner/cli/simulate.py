@@ -152,12 +152,20 @@ def _run(
         return question.is_closed or not undecided(scenario, run)
 
     kept = None
-    with progress_bar(f"running {scenario.name}") as say:
+    with progress_bar(f"running {scenario.name}") as update:
         if period is None and len(plan.periods) > 1:
-            run = simulate_periods(scenario, plan, question, data_dirs(), lambda at, part: say(part, at), by, enough)
+            run = simulate_periods(scenario, plan, question, data_dirs(), lambda at, part: update(part, at), by, enough)
         else:
             run, kept = simulate(
-                scenario, plan, question, data_dirs(), period=period, keep=keep, progress=say, workers=by, enough=enough
+                scenario,
+                plan,
+                question,
+                data_dirs(),
+                period=period,
+                keep=keep,
+                progress=update,
+                workers=by,
+                enough=enough,
             )
     notes = () if question.is_closed else undecided(scenario, run)
     return run.model_copy(update={"notes": (*run.notes, *notes)}), kept
@@ -232,7 +240,7 @@ def plan_of(scenario: "Scenario", path: Path | None, time_limit_s: float) -> "Pl
     Raises:
         InputError: the file holds no plan, or one of another scenario.
     """
-    from planner.errors import InputError, Problem
+    from planner.errors import InputError, InputProblem
     from planner.results import plan_from
     from planner.schema import read_text
 
@@ -244,5 +252,5 @@ def plan_of(scenario: "Scenario", path: Path | None, time_limit_s: float) -> "Pl
     found = plan_from(read_text(path), str(path))
     if found.scenario != scenario.name:
         what = f"is '{found.scenario}', and the scenario is '{scenario.name}'"
-        raise InputError(Problem(str(path), "scenario", what, "the plan of this scenario"))
+        raise InputError(InputProblem(str(path), "scenario", what, "the plan of this scenario"))
     return found

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,18 +24,30 @@ from planner.cli.common import (
     write_files,
 )
 from planner.cli.completion import hardware_names
-from planner.cli.draft_options import AcceptanceOption, DraftModelOption, DraftTokensOption, asked_drafts
-from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
-from planner.cli.planned import check_promise
+from planner.cli.draft_options import (
+    AcceptanceOption,
+    DraftModelOption,
+    DraftTokensOption,
+    KvPrecisionOption,
+    ModelArgument,
+    PrecisionOption,
+    StackOption,
+    drafts_of_options,
+)
+from planner.cli.plan_argument import check_promise
 from planner.cli.progress import progress
+from planner.cli.scenario_text import UNPRICED, rent_of
 from planner.cli.trace_options import (
     BlockTokensOption,
     SkipInvalidOption,
     TimeUnitOption,
-    asked_reading,
     read_notes,
     trace_keys,
+    trace_reading,
 )
+from planner.errors import UsageError, printable
+from planner.profiles import hardware_profile, labels
+from planner.scenario import Price, is_path
 
 if TYPE_CHECKING:
     from planner.workload import Workload
@@ -105,7 +118,6 @@ def size(
 
     Layouts and instance sizes that fit model and accelerators are tried; both fleets are then run request by request.
     """
-    from planner.cli.size_prices import size_prices, unpriced
     from planner.errors import UsageError
     from planner.executor import RunQuestion
     from planner.files import check_new, write_text
@@ -116,7 +128,7 @@ def size(
     if write is not None:
         check_new(write, force)
     directory = Path() if write is None else write.resolve().parent
-    reading = asked_reading(trace, time_unit, block_tokens, skip_invalid)
+    reading = trace_reading(trace, time_unit, block_tokens, skip_invalid)
     workload, recorded = _workload(input_, output, trace, reading, directory)
     kinds = tuple(part.strip() for part in hardware.split(","))
     prices = size_prices(kinds, price or ())
@@ -134,14 +146,14 @@ def size(
         precision=precision,
         kv_precision=kv_precision,
         stack=stack,
-        drafts=asked_drafts(draft_tokens, acceptance, draft_model),
+        drafts=drafts_of_options(draft_tokens, acceptance, draft_model),
         data_dirs=tuple(data_dirs()),
         users=users,
         think_s=think_s,
     )
     run = RunQuestion(requests or N_REQUESTS, seed, None, N_REPLICATIONS, most_requests=MOST_REQUESTS)
-    with progress(f"sizing {model}") as say, noted_where_infeasible(question.notes):
-        found = sized(question, None if no_run else run, time_limit_s, say)
+    with progress(f"sizing {model}") as update, noted_where_infeasible(question.notes):
+        found = sized(question, None if no_run else run, time_limit_s, update)
     write_files((write, lambda path: write_text(path, found.scenario_text)))
     if format_ is Format.JSON:
         print_json(found.size.answer())
@@ -235,3 +247,60 @@ def _rate(stated: float | None, recorded: float | None, users: int | None, think
     if found is None:
         raise UsageError("--rate: is needed, such as --rate 40, or --users and --think-s, or a trace with arrivals")
     return found
+
+
+MOST_USD = 1e6
+ALLOWED = f"above 0, at most {MOST_USD:g} USD an hour"
+
+
+def size_prices(kinds: Sequence[str], texts: Sequence[str]) -> dict[str, Price]:
+    """Rents by the names of accelerators.
+
+    Args:
+        kinds: accelerators as they were asked for.
+        texts: prices as they were stated, each one or several with commas.
+
+    Raises:
+        UsageError: one is no price, of no accelerator that was asked for, or there are two of one.
+        InputError: no such accelerator.
+    """
+    chips = {kind: hardware_profile(kind) for kind in kinds}
+    names = list(dict.fromkeys(chip.name for chip in chips.values()))
+    called = {label.casefold(): chip.name for chip in chips.values() for label in labels(chip)}
+    called |= {kind.casefold(): chip.name for kind, chip in chips.items()}
+    stated: dict[str, float] = {}
+    for name, usd in _stated(texts, names, called):
+        if name in stated:
+            raise UsageError(f"--price: {name} has two prices, {stated[name]:g} and {usd:g} (one of each accelerator)")
+        stated[name] = usd
+    own_files = {chip.name for kind, chip in chips.items() if is_path(kind)}
+    return {name: _price("" if name in own_files else name, stated.get(name)) for name in names}
+
+
+def unpriced(prices: Mapping[str, Price]) -> tuple[str, ...]:
+    """Accelerators whose rent nobody knows, so that 1 USD an hour stands for it."""
+    return tuple(name for name, price in prices.items() if price.source == UNPRICED.source)
+
+
+def _stated(texts: Sequence[str], names: Sequence[str], called: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    """Accelerators and their prices as they were stated. Raises UsageError."""
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        named, has_name, text = part.rpartition("=")
+        shown = f"--price {printable(part, 100)}"
+        try:
+            usd = float(text)
+        except ValueError:
+            usd = 0.0
+        if not (isfinite(usd) and 0 < usd <= MOST_USD):
+            raise UsageError(f"{shown}: is no price ({ALLOWED}, as {','.join(f'{name}=USD' for name in names)})")
+        if not has_name and len(names) > 1:
+            which = ", ".join(f"{name}={usd:g}" for name in names)
+            raise UsageError(f"{shown}: does not say of which accelerator ({which})")
+        if has_name and named.strip().casefold() not in called:
+            raise UsageError(f"{shown}: {printable(named, 100)} is not asked about, which is {', '.join(names)}")
+        yield called[named.strip().casefold()] if has_name else names[0], usd
+
+
+def _price(name: str, stated: float | None) -> Price:
+    rent = rent_of(name, None if stated is None else str(stated))
+    return Price.model_validate({**rent._asdict(), "usd_per_accelerator_hour": float(rent.usd_per_accelerator_hour)})

@@ -54,10 +54,10 @@ def sweep(
     asked = sweep_question(scenario, grid, overrides or ())
     points: dict[int, SweepPoint] = {}
     try:
-        with progress(f"planning {asked.name}") as tell:
+        with progress(f"planning {asked.name}") as update:
             for place, point in planned_points(asked, data_dirs(), time_limit_s, by):
                 points[place] = point
-                tell(f"planning {asked.name}: {len(points)} of {len(asked.grid)} points")
+                update(f"planning {asked.name}: {len(points)} of {len(asked.grid)} points")
     except BaseException as stop:  # an interrupt, too, leaves what was finished before it
         if points:
             typer.echo(f"stopped after {len(points)} of {len(asked.grid)} points", err=True)

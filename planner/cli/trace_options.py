@@ -38,7 +38,7 @@ SkipInvalidOption = Annotated[
 ]
 
 
-def asked_reading(
+def trace_reading(
     trace: Path | None, time_unit: TimeUnitName | None, block_tokens: int | None, skip_invalid: bool
 ) -> "TraceReading":
     """The way to read a trace, by the options. Raises UsageError where no file is named."""
@@ -95,8 +95,8 @@ def fitted(scenario: "Scenario") -> "Scenario":
     from planner.cli.progress import progress
     from planner.studies.fidelity import with_fitted_stacks
 
-    with progress("fitting to measured points") as say:
-        return with_fitted_stacks(scenario, say)
+    with progress("fitting to measured points") as update:
+        return with_fitted_stacks(scenario, update)
 
 
 def say_readings(scenario: "Scenario") -> None:

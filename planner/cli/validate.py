@@ -58,8 +58,8 @@ def validate(
     by = workers_of(workers, dask)
     asked = scenario_read(scenario, overrides or ())
     check_memory(asked, replace(question, most_requests=most_requests), by)
-    with progress_bar(f"validating {asked.name}") as say:
-        found = validated(asked, question, data_dirs(), time_limit_s, lambda text, part: say(part, text), by, period)
+    with progress_bar(f"validating {asked.name}") as update:
+        found = validated(asked, question, data_dirs(), time_limit_s, lambda text, part: update(part, text), by, period)
     if format_ is Format.JSON:
         print_json(found.answer())
     else:

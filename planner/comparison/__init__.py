@@ -1,7 +1,11 @@
 """Plans in words: pools, latency and cost of a solution, the fleets it is compared with, the verdict, and ways out.
 
-Modules: `plan` (a scenario to its plan), `evaluation` (a solution to its figures), `baselines` (fleets beside it, each
-an ordinary question), `verdict` (where to prefill, and in which kind of pool), `infeasibility` (what would do instead).
+Public modules:
+
+    evaluation          a solution as pools, links, periods, classes, latency and cost
+    homogeneous_fleets  fleets of one kind of accelerator, prefill and decode apart
+    infeasibility       limits in the way of a plan, and ways out
+    schedule            pools that are rented by the period, and what that saves
 """
 
 from planner.comparison.plan import (
@@ -14,7 +18,7 @@ from planner.comparison.plan import (
     solved,
 )
 from planner.comparison.planned import Planned
-from planner.comparison.population import at_population_rate, planning_problem
+from planner.comparison.population import at_population_rate, posed_problem
 
 __all__ = [
     "Planned",
@@ -24,7 +28,7 @@ __all__ = [
     "explained",
     "optimize",
     "optimized",
-    "planning_problem",
+    "posed_problem",
     "sketched",
     "solved",
 ]

@@ -11,7 +11,7 @@ from planner.errors import InfeasibleError, InputError
 from planner.optimizer.service_times import Decoded, pool_stack, service_times
 from planner.results import Fleet
 from planner.roofline import InstanceRates
-from planner.scenario import Pool, Scenario
+from planner.scenario import Pool, Scenario, accelerator_usd_per_hour, busy_usd_per_hour
 from planner.ties import largest_first
 from planner.workload import RequestMix
 
@@ -41,7 +41,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Choice:
+class InstanceChoice:
     """Another way to run one pool."""
 
     name: str
@@ -83,7 +83,7 @@ def _fleet(fleet: Fleet) -> tuple[list[tuple[object, ...]], list[tuple[object, .
     return sorted(((*kind, n) for kind, n in pools.items() if n), key=str), sorted(links)
 
 
-def at_hand(scenario: Scenario, requests: Requests, per_pool: int = PER_POOL) -> Iterator[Variant]:
+def alternative_scenarios(scenario: Scenario, requests: Requests, per_pool: int = PER_POOL) -> Iterator[Variant]:
     """Scenarios with pools on other layouts, or on other kinds of accelerators that have a price.
 
     Args:
@@ -111,7 +111,7 @@ def at_hand(scenario: Scenario, requests: Requests, per_pool: int = PER_POOL) ->
         )
 
 
-def _changes(scenario: Scenario, change: Sequence[Choice]) -> tuple[str, ...]:
+def _changes(scenario: Scenario, change: Sequence[InstanceChoice]) -> tuple[str, ...]:
     """Changes that make other ways to run pools the question, as `--set` takes them; none where the file forbids it."""
     keys: dict[str, Any] = {}
     for choice in change:
@@ -139,7 +139,7 @@ def _slug(what: str) -> str:
     return what.replace(" x ", "x").replace(", ", "-").replace("=", "").replace(",", "-")
 
 
-def _choices(scenario: Scenario, name: str, requests: Requests) -> list[Choice]:
+def _choices(scenario: Scenario, name: str, requests: Requests) -> list[InstanceChoice]:
     """Other ways to run a pool that can be timed and fit, the cheapest first."""
     own = scenario.pools[name]
     served = [requests[c] for c in scenario.classes_of(own)]
@@ -191,21 +191,23 @@ def _sizes(own: Pool, n_accelerators: int) -> dict[str, object] | None:
     }
 
 
-def _choice(scenario: Scenario, name: str, pool: Pool, served: Sequence[tuple[float, RequestMix]]) -> Choice | None:
+def _choice(
+    scenario: Scenario, name: str, pool: Pool, served: Sequence[tuple[float, RequestMix]]
+) -> InstanceChoice | None:
     """A way to run a pool; None where it cannot be timed or does not fit."""
     hardware, n = scenario.hardware_of(pool), pool.accelerators_per_instance
     try:
         rates = service_times(scenario, name, pool, hardware, Decoded.of(served))
     except (InputError, InfeasibleError):
         return None
-    usd = scenario.accelerator_usd_per_hour(pool.site, hardware)
-    price = n if usd is None else n * (usd + scenario.busy_usd_per_hour(pool.site, hardware))
+    usd = accelerator_usd_per_hour(scenario, pool.site, hardware)
+    price = n if usd is None else n * (usd + busy_usd_per_hour(scenario, pool.site, hardware))
     busy, demand = _work_s(pool, rates, served), scenario.demand_req_per_s
     # Where a demand is to be served at least cost, whole instances count.
     estimate = price * (busy if scenario.objective != "min-cost" or demand is None else ceil(demand * busy))
     sizes = [size for size in (rates.setup.layout or "").split(",") if not size.endswith("=1")]
     what = ", ".join(filter(None, [f"{n} x {hardware.name}", ",".join(sizes)]))
-    return Choice(name, what, pool, estimate, busy)
+    return InstanceChoice(name, what, pool, estimate, busy)
 
 
 def _work_s(pool: Pool, rates: InstanceRates, served: Sequence[tuple[float, RequestMix]]) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf
 
-from planner.comparison.alternative_hardware import Variant, at_hand, has_one_site, is_same_fleet
+from planner.comparison.alternative_hardware import Variant, alternative_scenarios, has_one_site, is_same_fleet
 from planner.comparison.batch_doubts import batch_doubts, composed_notes
 from planner.comparison.colocated_fleets import colocated_fleets, in_batches
 from planner.comparison.home import (
@@ -13,21 +13,22 @@ from planner.comparison.home import (
     beyond_stock,
     decoding_sites,
     kinds_at_home,
-    limits,
     local_prefill,
     mixed_home,
+    stock_limits,
 )
 from planner.comparison.homogeneous_fleets import affordable_accelerators, home_pool, homogeneous, objective_of_given
 from planner.comparison.margins import COLOCATED, COLOCATED_ALONE, HOMOGENEOUS, LOCAL, SEPARATE
 from planner.comparison.one_site import worth_listing
-from planner.comparison.planned import Classes, Planned, planned, too_slow
+from planner.comparison.planned import Classes, Planned, planned_fleet, too_slow
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.layout_choice import planning_problem
-from planner.optimizer.problem import Problem, requests_by_name
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import requests_by_name
 from planner.optimizer.strategies import may_be_in_time
 from planner.results import Baseline, Fleet
-from planner.scenario import Pool, Routing, Scenario
+from planner.scenario import Pool, Routing, Scenario, accelerator_usd_per_hour, busy_usd_per_hour
 from planner.units import number
 from planner.work_clock import work_s
 
@@ -126,7 +127,7 @@ def _planned_beside(
     Raises InputError, InfeasibleError or UndecidedError.
     """
     asked = variant.scenario()
-    found = planned(asked, classes, deadline) if work_s() < deadline else None
+    found = planned_fleet(asked, classes, deadline) if work_s() < deadline else None
     if found is None and work_s() >= deadline:
         raise UndecidedError("nothing was found in the time")
     if found is None and _is_composed(asked) and not _falls_short(asked, classes):
@@ -207,11 +208,11 @@ def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Vari
     yield from _of_serving(problem, plan)
     if has_one_site(scenario):
         if tries and not problem.has_batches and (problem.is_plain or _is_small(scenario)):
-            yield from at_hand(scenario, requests, *([] if problem.is_plain else [1]))
+            yield from alternative_scenarios(scenario, requests, *([] if problem.is_plain else [1]))
         return
     title = "every prompt prefilled at the site that decodes it"
     yield Variant(LOCAL[0], title, lambda: local_prefill(asked))
-    limited = any(site in decoding_sites(scenario) for site, _ in limits(scenario))
+    limited = any(site in decoding_sites(scenario) for site, _ in stock_limits(scenario))
     if not problem.has_batches and (len(kinds_at_home(scenario)) > 1 or limited):
         title = f"{_title_of_home(scenario)}, {_spent(scenario)}"
         yield Variant(MIXED_HOME, title, lambda: _mixed(asked, requests, plan))
@@ -263,9 +264,9 @@ def _cheapest(scenario: Scenario) -> Variant:
 
 def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator[Variant]:
     hardware = scenario.hardware_of(home)
-    idle = scenario.accelerator_usd_per_hour(home.site, hardware)
+    idle = accelerator_usd_per_hour(scenario, home.site, hardware)
     # As if always busy: a fleet at its highest rate nearly is, and no bill of it exceeds the money.
-    price = None if idle is None else idle + scenario.busy_usd_per_hour(home.site, hardware)
+    price = None if idle is None else idle + busy_usd_per_hour(scenario, home.site, hardware)
     if price is None or price <= 0:
         return
     for name, title, usd in (
@@ -303,7 +304,7 @@ def _of_one_serving(scenario: Scenario) -> Iterator[Variant]:
 
 
 def _title_of_home(scenario: Scenario) -> str:
-    kinds, stock = kinds_at_home(scenario), limits(scenario)
+    kinds, stock = kinds_at_home(scenario), stock_limits(scenario)
     most = {kind: [stock.get((site, kind)) for site in decoding_sites(scenario)] for kind in kinds}
     known = {kind: [limit for limit in all_ if limit is not None] for kind, all_ in most.items()}
     is_known = {kind: None not in all_ for kind, all_ in most.items()}
@@ -319,7 +320,7 @@ def _mixed(scenario: Scenario, requests: Requests, plan: Fleet) -> Scenario:
     """All kinds at home for the plan's bill, or for the demand at the least cost; raises as `mixed_home` does."""
     if scenario.objective == "min-cost":
         return mixed_home(scenario, requests, None)
-    usd, stock = plan.cost.usd_per_hour, limits(scenario)
+    usd, stock = plan.cost.usd_per_hour, stock_limits(scenario)
     is_limited = all((s, k) in stock for s in decoding_sites(scenario) for k in kinds_at_home(scenario))
     if usd is None and not is_limited:
         what = f"nothing limits it: {', '.join(plan.cost.missing_prices)} not stated"

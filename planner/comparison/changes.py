@@ -47,10 +47,10 @@ class Scale:
     """Whether there is one value, which leaves a limit out."""
 
 
-def whole(step: int) -> Scale:
+def step_multiples(step: int) -> Scale:
     """Multiples of a step.
 
-    >>> whole(8).value(whole(8).above(17))
+    >>> step_multiples(8).value(step_multiples(8).above(17))
     24
     """
     return Scale(lambda i: i * step, lambda x: ceil(x / step - 1e-9), lambda x: floor(x / step + 1e-9))
@@ -137,7 +137,7 @@ class Change:
         changed: Scenario = with_value(scenario, self.key, self.value(i))
         return changed
 
-    def told(self, i: int) -> str:
+    def sentence(self, i: int) -> str:
         """As a way out."""
         sign = "=" if self.is_stock or self.scale.is_single else "at least" if self.is_more else "at most"
         return f"{dotted(self.key)} {sign} {_written(self.value(i))} (is {_written(self.stated)})"
@@ -242,7 +242,7 @@ def _laxer_promises(scenario: Scenario) -> Iterator[Change]:
             if slo is not None and (limit := getattr(slo, field)) is not None:
                 yield _change(scenario, (*key, field), significant(), LONGEST * limit)
         if slo is not None and slo.ttft_s is not None and slo.ttft_percentile > LEAST_PERCENTILE:
-            yield _change(scenario, (*key, "ttft_percentile"), whole(1), LEAST_PERCENTILE)
+            yield _change(scenario, (*key, "ttft_percentile"), step_multiples(1), LEAST_PERCENTILE)
 
 
 def _wider_links(scenario: Scenario) -> Iterator[Change]:
@@ -253,7 +253,9 @@ def _wider_links(scenario: Scenario) -> Iterator[Change]:
         for i, tier in enumerate(link.tiers if link.capacity_gbps == "free" else ()):
             key: KeyPath = ("links", name, "tiers", i)
             if tier.max_ports < MOST_PORTS:
-                yield _change(scenario, (*key, "max_ports"), whole(1), MOST_PORTS, _link_use(name, _ports_of(i)))
+                yield _change(
+                    scenario, (*key, "max_ports"), step_multiples(1), MOST_PORTS, _link_use(name, _ports_of(i))
+                )
             yield _wider(scenario, key, name, tier.capacity_gbps, tier.max_ports)
 
 
@@ -283,7 +285,7 @@ def _more_stock(scenario: Scenario) -> Iterator[Change]:
         }
         if drawing:
             key, step = ("sites", site, "accelerators", kind), gcd(*drawing.values())
-            yield _change(scenario, key, whole(step), MANY * step, _accelerators_of(drawing))
+            yield _change(scenario, key, step_multiples(step), MANY * step, _accelerators_of(drawing))
     for name, pool in scenario.pools.items():
         yield from _other_sizes(scenario, name, pool)
 
@@ -293,7 +295,7 @@ def _other_sizes(scenario: Scenario, name: str, pool: Pool) -> Iterator[Change]:
 
     def of(field: str, farthest: int, **free: object) -> Change:
         lifted = _with(("pools", name), pool.model_copy(update=free))
-        return _change(scenario, ("pools", name, field), whole(1), farthest, _instances_of(name), lifted)
+        return _change(scenario, ("pools", name, field), step_multiples(1), farthest, _instances_of(name), lifted)
 
     n = pool.n_instances
     if n != "free":

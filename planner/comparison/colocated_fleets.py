@@ -5,7 +5,7 @@ from functools import partial
 from typing import Literal
 
 from planner.comparison.alternative_hardware import Variant
-from planner.comparison.home import limits
+from planner.comparison.home import stock_limits
 from planner.comparison.homogeneous_fleets import first_decoders
 from planner.comparison.margins import COLOCATED
 from planner.results import Fleet
@@ -49,7 +49,7 @@ def _stock(scenario: Scenario, pools: list[Pool], most: int | None) -> dict[str,
     """Accelerators that can be had for pools, where that is limited, or fewer."""
     found: dict[str, dict[str, int]] = {}
     for pool in pools:
-        stated = limits(scenario).get((pool.site, scenario.hardware_of(pool).name))
+        stated = stock_limits(scenario).get((pool.site, scenario.hardware_of(pool).name))
         if stated is not None:
             found.setdefault(pool.site, {})[pool.hardware] = stated[0] if most is None else min(stated[0], most)
     return found

@@ -6,8 +6,10 @@ from functools import cached_property, partial
 from math import inf
 from typing import Any
 
+from planner.comparison.bill_parts import electricity_usd_per_hour, purchase_usd
 from planner.comparison.records import class_plans, latency_of, link_plan, setup_fields
-from planner.comparison.served import served_name
+from planner.comparison.scenario_models import pool_model_name
+from planner.comparison.shares import decoded_rates, pool_shares
 from planner.optimizer.delays import loaded_step_s
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.judged_moves import excess
@@ -21,9 +23,9 @@ from planner.optimizer.network.period_operation import (
     link_gbps,
     period_waits,
 )
-from planner.optimizer.problem import PoolSpec, Problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import PoolSpec
 from planner.optimizer.resolution import whole_work_s
-from planner.optimizer.roots import EXACT, last_kept
 from planner.optimizer.routes import is_uniform
 from planner.optimizer.solution import Solution
 from planner.queueing import Path as QueuePath
@@ -38,12 +40,12 @@ from planner.results import (
     PeriodPool,
     PoolPlan,
     PoolShares,
-    Work,
 )
+from planner.roots import EXACT, last_kept
 from planner.ties import largest_first
 from planner.units import SECONDS_PER_HOUR
 
-PER_MILLION = 1e6
+PER_MILLION, PER_THOUSAND = 1e6, 1e3
 CLOSE = 2e-3
 """Tolerance of a goodput where queues of batches decide;"""
 N_BINDING = 6
@@ -187,7 +189,7 @@ class Evaluation:
             offered_req_per_s=offered,
             utilization=_at_most_full(busy / n) if n else 0.0,
             usd_per_hour=None if usd is None else usd + busy * pool.busy_usd_per_hour,
-            model=served_name(self.problem.scenario, pool.key),
+            model=pool_model_name(self.problem.scenario, pool.key),
             batch_limit=self._batch_limit(i),
             **setup_fields(pool),
         )
@@ -275,7 +277,8 @@ class Evaluation:
 
     def _cost(self) -> Cost:
         problem = self.problem
-        pools = [self._pool(i).usd_per_hour for i in self.shown]
+        plans = {i: self._pool(i) for i in self.shown}
+        pools = [plan.usd_per_hour for plan in plans.values()]
         links = [link.usd_per_hour for link in self._links()]
         known = not any(usd is None for usd in (*pools, *links))
         traffic = sum(
@@ -291,38 +294,17 @@ class Evaluation:
             for kind in ("total", "output")
         }
         per_million = {k: PER_MILLION * total / (t * SECONDS_PER_HOUR) if t > 0 else None for k, t in tokens.items()}
+        hourly = self.rate * SECONDS_PER_HOUR
         return Cost(
             usd_per_hour=total if known else None,
             usd_per_million_input_tokens=per_million["total"] if known else None,
             usd_per_million_output_tokens=per_million["output"] if known else None,
+            usd_per_thousand_requests=PER_THOUSAND * total / hourly if known and hourly > 0 else None,
             accelerators_usd_per_hour=None if any(u is None for u in pools) else sum(u or 0.0 for u in pools),
-            electricity_usd_per_hour=self._electricity_usd_per_hour(),
-            purchase_usd=self._purchase_usd(),
+            electricity_usd_per_hour=electricity_usd_per_hour(problem, self.solution, plans),
+            purchase_usd=purchase_usd(problem, plans),
             missing_prices=() if known else problem.missing_prices(),
         )
-
-    def _electricity_usd_per_hour(self) -> float | None:
-        """Part of the pools' bills that is electricity; None where no site prices it, or a pool has no bill."""
-        scenario, found = self.problem.scenario, None
-        rents = rent_usd_per_hour(self.problem, self.solution.operations)
-        for i in self.shown:
-            pool, bill, rent = self.problem.pools[i], self._pool(i).usd_per_hour, rents[i]
-            price = scenario.price_named(pool.hardware)
-            if bill is None or rent is None or price is None:
-                return None
-            if scenario.sites[pool.site].usd_per_kwh and pool.usd_per_hour:
-                idle_fraction = 1 - pool.n_accelerators * price.hourly_usd / pool.usd_per_hour
-                found = (found or 0.0) + rent * idle_fraction + (bill - rent)
-        return found
-
-    def _purchase_usd(self) -> float | None:
-        """Price of the accelerators that are bought rather than rented; None where none are."""
-        bought = [
-            self._pool(i).n_accelerators * price.purchase_usd
-            for i in self.shown
-            if (price := self.problem.scenario.price_named(self.problem.pools[i].hardware)) and price.purchase_usd
-        ]
-        return sum(bought) if bought else None
 
     def _rate_of(self, request_class: int) -> float:
         """Mean rate of a class [req/s]."""
@@ -331,7 +313,10 @@ class Evaluation:
 
     def classes(self) -> Iterator[ClassPlan]:
         """Every class with its promise and its latency over all periods."""
-        everywhen, shares = range(len(self.evaluated)), self._pool_shares(self.solution.operations[0])
+        everywhen, shares = (
+            range(len(self.evaluated)),
+            pool_shares(self.problem, self.solution.operations[0], self._name),
+        )
         for c, spec in enumerate(self.problem.classes):
             streams = [q for q, stream in enumerate(self.problem.streams) if stream.request_class == c]
             split = [q for q in streams if self._is_split(q)]
@@ -370,8 +355,8 @@ class Evaluation:
                 demand_req_per_s=demand,
                 offload_fraction=self._offloaded(p) / demand if demand > 0 else 0.0,
                 thresholds=self._thresholds(one),
-                decoded_req_per_s=self._decoded(one),
-                pool_shares=self._pool_shares(one),
+                decoded_req_per_s=decoded_rates(self.problem, one),
+                pool_shares=pool_shares(self.problem, one, self._name),
                 pools=tuple(
                     PeriodPool(
                         name=self._name(i),
@@ -400,17 +385,6 @@ class Evaluation:
                 found.setdefault(member.name, {})[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
         return found
 
-    def _decoded(self, one: PeriodOperation) -> dict[str, dict[str, float]]:
-        """Rate of every stream, by class and site."""
-        found: dict[str, dict[str, float]] = {}
-        for decoding in one.decodings:
-            stream = self.problem.streams[decoding.stream]
-            spec = self.problem.classes[stream.request_class]
-            for member in spec.members:
-                at = found.setdefault(member.name, {})
-                at[stream.site] = at.get(stream.site, 0.0) + decoding.req_per_s * member.share / spec.share
-        return found
-
     @property
     def has_periods(self) -> bool:
         """True if the answer needs periods: the scenario has some, or a class is decoded at several sites."""
@@ -418,26 +392,6 @@ class Evaluation:
             self.problem.streams[q].request_class for q in {d.stream for d in self.solution.operations[0].decodings}
         ]
         return bool(self.problem.scenario.periods) or len(decoded) > len(set(decoded))
-
-    def _pool_shares(self, one: PeriodOperation) -> dict[str, dict[str, PoolShares]]:
-        """Shares of every pool in each stream's long prompts, short ones and decoding; nothing of one without any."""
-        taken: dict[tuple[int, Work], dict[str, float]] = {}
-        for flow in one.flows:
-            mine = taken.setdefault((flow.stream, flow.part), {})
-            name = self._name(flow.arc.pool)
-            mine[name] = mine.get(name, 0.0) + flow.req_per_s
-        for decoding in one.decodings:
-            mine = taken.setdefault((decoding.stream, "decode"), {})
-            mine[self._name(decoding.pool)] = decoding.req_per_s
-        found: dict[str, dict[str, PoolShares]] = {}
-        for (q, work), rates in taken.items():
-            stream, total = self.problem.streams[q], sum(rates.values())
-            if total <= 0:  # none of the class arrive at the site in the period
-                continue
-            for member in self.problem.classes[stream.request_class].members:
-                at = found.setdefault(member.name, {}).setdefault(stream.site, {})
-                at[work] = {name: rate / total for name, rate in rates.items()}
-        return found
 
 
 def evaluation(problem: Problem, solution: Solution, *, is_brief: bool = False) -> Evaluation:

@@ -62,7 +62,7 @@ def mixed_home(
         raise InfeasibleError("no accelerators at home take both roles")
     sites = {}
     for name, place in scenario.sites.items():
-        stock = {kind: min(n, most_accelerators) for (at, kind), (n, _) in limits(scenario).items() if at == name}
+        stock = {kind: min(n, most_accelerators) for (at, kind), (n, _) in stock_limits(scenario).items() if at == name}
         sites[name] = place.model_copy(update={"accelerators": stock})
     free = {"threshold_tokens": "free", "prefill_to_decode": "free"}
     return scenario.model_copy(
@@ -120,7 +120,7 @@ def _is_timed_so(scenario: Scenario, name: str, pool: Pool, requests: Requests) 
     return True
 
 
-def limits(scenario: Scenario) -> dict[tuple[str, str], tuple[int, str]]:
+def stock_limits(scenario: Scenario) -> dict[tuple[str, str], tuple[int, str]]:
     """Accelerators that can be had of a kind at a site, where that is limited, and the keys that say so."""
     found: dict[tuple[str, str], tuple[int, str]] = {}
     for site, place in scenario.sites.items():
@@ -145,6 +145,6 @@ def beyond_stock(scenario: Scenario, fleet: Fleet) -> Iterator[str]:
     used: dict[tuple[str, str], int] = {}
     for pool in fleet.pools:
         used[pool.site, pool.hardware] = used.get((pool.site, pool.hardware), 0) + pool.n_accelerators
-    for kind, (n, keys) in limits(scenario).items():
+    for kind, (n, keys) in stock_limits(scenario).items():
         if used.get(kind, 0) > n:
             yield f"{used[kind]} {kind[1]} at {kind[0]}, of which {n} can be had by {keys}"

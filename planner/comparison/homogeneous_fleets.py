@@ -11,7 +11,7 @@ from planner.comparison.home import decoding_sites
 from planner.errors import InputError
 from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.problem import Problem
-from planner.optimizer.resolution import resolved
+from planner.optimizer.resolution import resolved_problem
 from planner.optimizer.routes import Route
 from planner.scenario import Objective, Pool, Routing, Scenario
 
@@ -103,7 +103,7 @@ def homogeneous_fleet(problem: Problem) -> Problem:
         InputError: the decode pool's hardware has no prefill times.
         InfeasibleError: no layout of it holds the prompts.
     """
-    return resolved(homogeneous(problem.scenario.with_open_layouts(), 0), classes=problem.classes)
+    return resolved_problem(homogeneous(problem.scenario.with_open_layouts(), 0), classes=problem.classes)
 
 
 def homogeneous_rates(fleet: Problem, n_accelerators: NDArray[np.int64]) -> NDArray[np.float64]:

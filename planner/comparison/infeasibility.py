@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from planner.comparison.changes import BUDGET, Change, changes_of
-from planner.comparison.planned import Classes, Planned, planned, too_slow
+from planner.comparison.planned import Classes, Planned, planned_fleet, too_slow
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.scenario import Scenario
 from planner.schema import dotted
@@ -54,7 +54,7 @@ class Trials:
     """`work_s()` time to stop at."""
 
 
-class Relaxation(NamedTuple):
+class Remedy(NamedTuple):
     """A way out: values of changes that do together."""
 
     values: Mapping[Change, int]
@@ -62,9 +62,9 @@ class Relaxation(NamedTuple):
     """Why less was not ruled out."""
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """The changes in words."""
-        return " with ".join(change.told(i) for change, i in self.values.items())
+        return " with ".join(change.sentence(i) for change, i in self.values.items())
 
     @property
     def options(self) -> str:
@@ -100,7 +100,7 @@ class _Asked:
         if self.n_plans > MOST_PLANS:
             raise UndecidedError(f"in {MOST_PLANS} plans")
         try:
-            return planned(scenario, self.classes, work_s() + share * left, is_any)
+            return planned_fleet(scenario, self.classes, work_s() + share * left, is_any)
         except InfeasibleError:
             return None
         except (InputError, UndecidedError) as error:
@@ -217,22 +217,22 @@ def _least(change: Change, asked: _Asked) -> str:
         asked.unknown[name] = str(error)
         return ""
     if lifted is None or is_single:
-        return "" if lifted is None else _run(Relaxation({change: 1}), asked)
+        return "" if lifted is None else _run(Remedy({change: 1}), asked)
     first = min(change.nearest(change.used(lifted.fleet)), change.n_values)
     least, unclear = _tried(asked.scenario, change, first, change.n_values, asked)
     if least is None:
         asked.unknown.update({name: unclear} if unclear else {})
         return ""
-    return _run(Relaxation({change: least}, unclear), asked)
+    return _run(Remedy({change: least}, unclear), asked)
 
 
-def _run(way: Relaxation, asked: _Asked) -> str:
+def _run(way: Remedy, asked: _Asked) -> str:
     """A way out as it is printed, planned and run with just those figures, or with further ones where that is not kept.
 
     What is promised is laxer by as much as the run shows, all else goes further by a part of its value. Between what is
     not kept and what is, middle ones are run too.
     """
-    unkept: Relaxation | None = None
+    unkept: Remedy | None = None
     for n in range(MOST_RUNS):
         is_last = n == MOST_RUNS - 1 or all(i >= change.n_values for change, i in way.values.items())
         tried = _ran(way, asked, is_thorough=is_last)
@@ -242,31 +242,31 @@ def _run(way: Relaxation, asked: _Asked) -> str:
         if is_kept is not False:
             break
         if is_last:
-            asked.unkept.append(way.told)
+            asked.unkept.append(way.sentence)
             return ""
         further = {change: _further(change, i, tried.over, n) for change, i in way.values.items()}
-        unkept, way = way, Relaxation(further)
+        unkept, way = way, Remedy(further)
     ran = RAN[is_kept] if _promises(asked.scenario) else ""
     if unkept is not None:
         way, unkept = _nearer(unkept, way, asked)
         ran += f" ({', '.join(f'{c.value(i):.12g}' for c, i in unkept.values.items())} as first planned was not)"
     less = f"; less was not ruled out {way.unclear}" if way.unclear else ""
-    return f"{way.told}{ran}{less}: {way.options}"
+    return f"{way.sentence}{ran}{less}: {way.options}"
 
 
-def _ran(way: Relaxation, asked: _Asked, *, is_thorough: bool = False) -> Trial | None:
+def _ran(way: Remedy, asked: _Asked, *, is_thorough: bool = False) -> Trial | None:
     """A way out, run with its figures exactly as they are printed; None where nothing came of it, which is noted."""
     try:
         return asked.trial(asked.scenario.varied(way.stated), is_thorough)
     except (InputError, UndecidedError) as error:
-        asked.unknown[way.told] = str(error) if str(error) == TIME_UP else _reason(error)
+        asked.unknown[way.sentence] = str(error) if str(error) == TIME_UP else _reason(error)
         return None
 
 
-def _nearer(unkept: Relaxation, kept: Relaxation, asked: _Asked) -> tuple[Relaxation, Relaxation]:
+def _nearer(unkept: Remedy, kept: Remedy, asked: _Asked) -> tuple[Remedy, Remedy]:
     """A way that is kept nearer to one that is not, and that one: after a few middle ones."""
     for _ in range(HALVINGS):
-        middle = Relaxation({change: (unkept.values[change] + i) // 2 for change, i in kept.values.items()})
+        middle = Remedy({change: (unkept.values[change] + i) // 2 for change, i in kept.values.items()})
         if middle.values == unkept.values:
             break
         tried = _ran(middle, replace(asked, unknown={}))
@@ -356,7 +356,7 @@ def _together(changes: Sequence[Change], asked: _Asked) -> str:
             continue
         least, why = _tried(others, change, needed[change], needed[change], asked)
         needed[change], unclear = least or needed[change], unclear or why
-    return _run(Relaxation(needed, unclear), asked)
+    return _run(Remedy(needed, unclear), asked)
 
 
 def _changed(scenario: Scenario, values: Mapping[Change, int]) -> Scenario:

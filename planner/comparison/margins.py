@@ -28,7 +28,7 @@ PARTS = (SEPARATE, COLOCATED_ALONE, LOCAL[0])
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PlanComparison:
     """A plan beside the fleets that answer the same question."""
 
     scenario: Scenario
@@ -50,16 +50,16 @@ class Comparison:
 
 def value_of(scenario: Scenario, fleet: Fleet) -> float | None:
     """Figure to judge a fleet by, at the percentile that the scenario asks for; None where it is unknown."""
-    return merit(scenario.objective, fleet, asked_percentile(scenario))
+    return merit(scenario.objective, fleet, promised_percentile(scenario))
 
 
-def judged_by(comparison: Comparison, other: Baseline) -> tuple[float, float] | None:
+def judged_by(comparison: PlanComparison, other: Baseline) -> tuple[float, float] | None:
     """Figures that plan and opponent are judged by; None where one is unknown."""
     ours, theirs = (value_of(comparison.scenario, fleet) for fleet in (comparison.plan, other))
     return None if ours is None or theirs is None else (ours, theirs)
 
 
-def margins(comparison: Comparison, other: Baseline) -> tuple[float, float, float]:
+def margins(comparison: PlanComparison, other: Baseline) -> tuple[float, float, float]:
     """The margin, and the least and greatest that it may be within the bounds of plan and opponent."""
     values, gap = judged_by(comparison, other), comparison.gap
     if values is None:
@@ -71,14 +71,14 @@ def margins(comparison: Comparison, other: Baseline) -> tuple[float, float, floa
     return 1 - ours / theirs, 1 - ours / least if least > 0 else -1.0, 1 - ours * (1 - gap) / theirs
 
 
-def figures(comparison: Comparison, other: Baseline) -> str:
+def performance_text(comparison: PlanComparison, other: Baseline) -> str:
     """Performance of plan and opponent, beside each other."""
     scenario, plan, slower = comparison.scenario, comparison.plan, _slower(comparison, other)
     if scenario.objective == "min-cost":
         bills = f"{number(plan.cost.usd_per_hour, 4)} USD/h against {number(other.cost.usd_per_hour, 4)}"
         return f"serves the demand for {bills} for {other.title}{slower}"
     if scenario.objective == "min-ttft":
-        name, values = f"P{nearest_percentile(asked_percentile(scenario))}", judged_by(comparison, other)
+        name, values = f"P{nearest_percentile(promised_percentile(scenario))}", judged_by(comparison, other)
         ours, theirs = values or (None, None)
         demand = f"serves {number(plan.throughput_req_per_s)} req/s"
         return f"{demand} with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}{slower}"
@@ -87,7 +87,7 @@ def figures(comparison: Comparison, other: Baseline) -> str:
     return f"serves {rates} with {other.title}{left_out}{slower}"
 
 
-def _slower(comparison: Comparison, other: Baseline) -> str:
+def _slower(comparison: PlanComparison, other: Baseline) -> str:
     """That tokens are slower where nothing limits them."""
     scenario = comparison.scenario
     ours, theirs = comparison.plan.latency.tpot_mean_s, other.latency.tpot_mean_s
@@ -100,7 +100,7 @@ def _slower(comparison: Comparison, other: Baseline) -> str:
     return f", whose output tokens take {together} ms each against {apart} ms, as no slo.tpot_ms limits them"
 
 
-def asked_percentile(scenario: Scenario) -> float:
+def promised_percentile(scenario: Scenario) -> float:
     """Percentile of TTFT that a scenario asks for."""
     return (scenario.slo or Slo()).ttft_percentile
 
@@ -111,7 +111,7 @@ def _left_out(plan: Fleet, other: Baseline) -> str:
     return f", counting {counted}: no price of {', '.join(plan.cost.missing_prices)}"
 
 
-def strongest(comparison: Comparison, others: Sequence[Baseline], *, is_open: bool = False) -> Baseline:
+def strongest(comparison: PlanComparison, others: Sequence[Baseline], *, is_open: bool = False) -> Baseline:
     """The strongest of some opponents.
 
     Args:
@@ -129,7 +129,7 @@ def signed(scenario: Scenario, margin: float) -> str:
     return f"{percent(abs(margin))} {'less' if margin >= 0 else 'more'}"
 
 
-def is_cheaper_for_the_demand(comparison: Comparison, other: Baseline) -> bool:
+def is_cheaper_for_the_demand(comparison: PlanComparison, other: Baseline) -> bool:
     """True if a fleet serves the demand that is stated beside a rate to be sought, for less than the plan costs."""
     scenario, ours, theirs = comparison.scenario, comparison.plan.cost.usd_per_hour, other.cost.usd_per_hour
     demand = scenario.demand_req_per_s
@@ -140,7 +140,7 @@ def is_cheaper_for_the_demand(comparison: Comparison, other: Baseline) -> bool:
     )
 
 
-def stated_margin(comparison: Comparison, other: Baseline | None) -> float | None:
+def stated_margin(comparison: PlanComparison, other: Baseline | None) -> float | None:
     """Gain of the plan over an opponent as an answer states it; None without one [fraction]."""
     if other is None:
         return None

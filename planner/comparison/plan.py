@@ -12,11 +12,10 @@ from planner.comparison.infeasibility import Trials, infeasible
 from planner.comparison.margins import ALTERNATIVES
 from planner.comparison.one_site import adoption
 from planner.comparison.planned import Planned
-from planner.comparison.population import planning_problem
-from planner.comparison.schedule import schedule_of
-from planner.comparison.served import served_models
-from planner.comparison.software import Candidate, price_notes, setup_notes
-from planner.comparison.spare import spare_notes
+from planner.comparison.population import posed_problem
+from planner.comparison.scenario_models import scenario_models
+from planner.comparison.schedule import schedule_of, spare_notes
+from planner.comparison.software import PoolCandidate, price_notes, setup_notes
 from planner.comparison.verdict import verdict
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
@@ -27,10 +26,11 @@ from planner.optimizer.goodput import MOST_BUSY
 from planner.optimizer.layout_choice import LAYOUTS_PART, layout_notes
 from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.prices import shadow_prices
-from planner.optimizer.problem import ClassSpec, Problem, requests_by_name
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import ClassSpec, requests_by_name
 from planner.optimizer.single_route import sweep
-from planner.optimizer.solution import Solution, unit_of
-from planner.optimizer.strategies import searched
+from planner.optimizer.solution import Solution, objective_unit
+from planner.optimizer.strategies import best_solution
 from planner.optimizer.time_limit import TimeLimit, nothing_found, wall_notes
 from planner.results import Baseline, Bottleneck, Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario, question_notes
@@ -72,7 +72,7 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
         UndecidedError: time is up without a plan or a proof.
     """
     limit = TimeLimit.of(time_limit_s)
-    problem = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(LAYOUTS_PART))
+    problem = posed_problem(scenario, data_dirs, time_limit_s=limit.part_s(LAYOUTS_PART))
     return optimized(problem, limit.left_s)
 
 
@@ -91,7 +91,7 @@ def best_fleet(
         classes: those of another problem with the same requests, so that a trace is read once.
     """
     limit = TimeLimit.of(time_limit_s)
-    problem = planning_problem(scenario, data_dirs, classes, limit.part_s(LAYOUTS_PART))
+    problem = posed_problem(scenario, data_dirs, classes, limit.part_s(LAYOUTS_PART))
     return Planned(problem, solved(problem, limit.left_s))
 
 
@@ -118,7 +118,7 @@ def solved(
             with its bound, and ends with a plan that is about as near to it.
         trials: how what would do is run; None: it is only predicted.
     """
-    solution = searched(problem, time_limit_s, laxer=laxer)
+    solution = best_solution(problem, time_limit_s, laxer=laxer)
     if solution is not None:
         return _with_open_layouts(problem, solution)
     if problem.open_bound is not None:
@@ -214,9 +214,9 @@ def _plan(
         objective=scenario.objective,
         status="optimal" if solution.is_optimal else "feasible",
         gap=solution.gap,
-        bound=solution.bound * unit_of(problem),
+        bound=solution.bound * objective_unit(problem),
         capacity_rule=scenario.capacity_rule,
-        models=served_models(scenario),
+        models=scenario_models(scenario),
         prefill_to_decode=_ratio(fleet.pools),
         bottlenecks=prices,
         verdict=its_verdict,
@@ -336,9 +336,9 @@ def _basis_notes(problem: Problem, fleet: Fleet) -> Iterator[Note]:
         yield note("times-not-measured", f"service times of {pool.name} ({pool.hardware}) are {how}")
 
 
-def _candidates(problem: Problem) -> list[Candidate]:
+def _candidates(problem: Problem) -> list[PoolCandidate]:
     return [
-        Candidate(
+        PoolCandidate(
             pool.name,
             problem.scenario.pools[pool.key].on_layout(pool.layout),
             pool.rates,

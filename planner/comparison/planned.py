@@ -6,10 +6,11 @@ from functools import cached_property
 
 from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
 from planner.optimizer.layout_choice import LAYOUTS_PART, planning_problem
-from planner.optimizer.problem import ClassSpec, Problem
-from planner.optimizer.resolution import resolved
-from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution, unit_of
-from planner.optimizer.strategies import searched, too_slow_alone
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import ClassSpec
+from planner.optimizer.resolution import resolved_problem
+from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution, objective_unit
+from planner.optimizer.strategies import best_solution, too_slow_alone
 from planner.queueing import Ttft
 from planner.results import Fleet
 from planner.scenario import Scenario
@@ -44,12 +45,12 @@ class Planned:
     @property
     def objective(self) -> float:
         """Highest rate or goodput [req/s], bill [USD/h], or TTFT at the percentile asked for [s]."""
-        return self.solution.objective * unit_of(self.problem)
+        return self.solution.objective * objective_unit(self.problem)
 
     @property
     def bound(self) -> float:
         """Bound that no fleet passes, in the unit of the objective."""
-        return self.solution.bound * unit_of(self.problem)
+        return self.solution.bound * objective_unit(self.problem)
 
     @property
     def gap(self) -> float:
@@ -110,7 +111,7 @@ class Planned:
         return answer, streams, periods
 
 
-def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool = False) -> Planned | None:
+def planned_fleet(scenario: Scenario, classes: Classes, deadline: float, is_any: bool = False) -> Planned | None:
     """The best fleet of a scenario that is found until a deadline; None where it is proven that there is none.
 
     Args:
@@ -127,13 +128,13 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
     left = max(deadline - work_s(), LEAST_TIME_S)
     problem = planning_problem(scenario, classes=classes, time_limit_s=LAYOUTS_PART * left)
     left = max(deadline - work_s(), LEAST_TIME_S)
-    found = _any(problem, left) if is_any else searched(problem, left, GAP_TARGET)
+    found = _any(problem, left) if is_any else best_solution(problem, left, GAP_TARGET)
     return None if found is None else Planned(problem, found)
 
 
 def _any(problem: Problem, time_limit_s: float) -> Solution | None:
     """Any plan: the cheapest one of the demand, or of hardly any, is found soonest."""
-    return searched(_easy(problem), time_limit_s, ANY_PLAN, most_sizings=FEW_SIZINGS)
+    return best_solution(_easy(problem), time_limit_s, ANY_PLAN, most_sizings=FEW_SIZINGS)
 
 
 def _easy(problem: Problem) -> Problem:
@@ -155,7 +156,7 @@ def too_slow(scenario: Scenario, classes: Classes) -> str:
         scenario: a question without a plan.
         classes: its requests.
     """
-    slow = max(too_slow_alone(resolved(scenario, (), classes)), default=None)  # on any of its layouts
+    slow = max(too_slow_alone(resolved_problem(scenario, (), classes)), default=None)  # on any of its layouts
     if slow is None:
         return ""
     return f"; {percent(slow[0])} of the prompts take over {number(slow[1])} s to prefill, without any wait"

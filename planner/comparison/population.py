@@ -7,8 +7,8 @@ from pathlib import Path
 
 from planner import optimizer
 from planner.comparison.evaluation import evaluation
-from planner.optimizer import Problem, Solution, searched
-from planner.optimizer.problem import ClassSpec, requests_by_name
+from planner.optimizer import Problem, Solution, best_solution
+from planner.optimizer.problem_parts import ClassSpec, requests_by_name
 from planner.optimizer.solution import GAP_TARGET
 from planner.scenario import Scenario
 from planner.units import rounded
@@ -27,7 +27,7 @@ DIGITS = 6
 """Of a rate that is found."""
 
 
-def planning_problem(
+def posed_problem(
     scenario: Scenario, data_dirs: Sequence[Path] = (), classes: Sequence[ClassSpec] = (), time_limit_s: float = 60.0
 ) -> Problem:
     """The problem of a scenario as the optimizer poses it; where users are stated, at the rate of their requests.
@@ -58,7 +58,7 @@ def at_population_rate(scenario: Scenario, data_dirs: Sequence[Path] = (), time_
     """The scenario with the rate of its users beside them; the same where it states none. Raises as above."""
     if scenario.users is None or scenario.demand_req_per_s is not None:
         return scenario
-    rate = planning_problem(scenario, data_dirs, time_limit_s=time_limit_s).scenario.demand_req_per_s
+    rate = posed_problem(scenario, data_dirs, time_limit_s=time_limit_s).scenario.demand_req_per_s
     return scenario.varied({"demand_req_per_s": rate})
 
 
@@ -77,7 +77,7 @@ class _Population:
         rate = self._sent_req_per_s(self._first_answer_s())
         for _ in range(MOST_PLANS):
             problem = self._at(rate)
-            solution = searched(problem, self.time_limit_s, GAP_TARGET)
+            solution = best_solution(problem, self.time_limit_s, GAP_TARGET)
             sent = 0.0 if solution is None else self._sent_req_per_s(self._answer_s(problem, solution))
             if sent > CLOSE * rate:
                 low = rate

@@ -12,7 +12,7 @@ from planner.comparison.margins import (
     PARTS,
     TOGETHER,
     WORTHWHILE,
-    Comparison,
+    PlanComparison,
     is_cheaper_for_the_demand,
     judged_by,
     value_of,
@@ -36,7 +36,7 @@ class MeritBounds(NamedTuple):
     """by none is this passed."""
 
 
-def rivals(comparison: Comparison) -> list[Baseline]:
+def rivals(comparison: PlanComparison) -> list[Baseline]:
     """Fleets that do what the plan is for, on whatever stock.
 
     Args:
@@ -47,7 +47,7 @@ def rivals(comparison: Comparison) -> list[Baseline]:
     return [o for o in asked if does_the_same(scenario.objective, plan, o) and judged_by(comparison, o) is not None]
 
 
-def recommended(comparison: Comparison) -> Comparison:
+def recommended(comparison: PlanComparison) -> PlanComparison:
     """The comparison with the kinds of serving that may be the one to recommend; one kind: it is recommended.
 
     Equation:
@@ -110,7 +110,7 @@ def gain(scenario: Scenario, ours: float, theirs: float) -> float:
     return ours / theirs - 1 if scenario.objective == "max-throughput" else 1 - theirs / ours
 
 
-def _merit_bounds(comparison: Comparison) -> dict[Serving, MeritBounds]:
+def _merit_bounds(comparison: PlanComparison) -> dict[Serving, MeritBounds]:
     """Merits of the fleets of every kind that can be had; a kind that nothing is known of is left out."""
     scenario, plan = comparison.scenario, comparison.plan
     found: dict[Serving, MeritBounds] = {}
@@ -147,7 +147,7 @@ def is_planned_as_even(scenario: Scenario) -> bool:
     return bool(uneven_arrivals(scenario)) and (scenario.promises_latency or scenario.objective == "min-ttft")
 
 
-def despite_bursts(comparison: Comparison, because: str) -> str:
+def despite_bursts(comparison: PlanComparison, because: str) -> str:
     """Words of a verdict, with the arrivals that leave it open where they do.
 
     Args:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from planner.optimizer.problem import ClassSpec, LinkSpec, PoolSpec
+from planner.optimizer.problem_parts import ClassSpec, LinkSpec, PoolSpec
 from planner.queueing import Ttft
 from planner.results import ClassPlan, Latency, LinkPlan, PoolShares
 from planner.scenario import Scenario

@@ -1,11 +1,17 @@
 """The schedule of a plan whose pools are rented by the period, and what it saves."""
 
+from collections.abc import Iterator
+
+from planner.comparison.planned import Classes, planned_fleet
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.notes import Note, note
 from planner.optimizer.network.cost import rent_usd_per_hour
 from planner.optimizer.problem import Problem
 from planner.optimizer.rent import ByPeriod, starts
 from planner.optimizer.solution import Solution
-from planner.results import PoolSchedule, Replicas, Schedule
-from planner.units import SECONDS_PER_HOUR
+from planner.results import Fleet, PoolSchedule, Replicas, Schedule
+from planner.scenario import Scenario, Spare
+from planner.units import SECONDS_PER_HOUR, number, percent
 
 
 def schedule_of(problem: Problem, solution: Solution) -> Schedule | None:
@@ -46,3 +52,29 @@ def _of_pool(problem: Problem, solution: Solution, i: int, rented: ByPeriod) -> 
         replicas=tuple(found),
         usd_per_hour=rent_usd_per_hour(problem, solution.operations)[i],
     )
+
+
+def spare_notes(scenario: Scenario, classes: Classes, plan: Fleet, deadline: float) -> Iterator[Note]:
+    """Saving of the cheapest fleet without spare, where the question asks for spare at the least cost.
+
+    Args:
+        scenario: the question.
+        classes: its requests.
+        plan: the planned fleet.
+        deadline: `work_s()` time to stop at.
+    """
+    kinds, ours = scenario.spare.survive, plan.cost.usd_per_hour
+    if not kinds or scenario.objective != "min-cost" or ours is None:
+        return
+    try:
+        bare = planned_fleet(scenario.model_copy(update={"spare": Spare()}), classes, deadline)
+    except (UndecidedError, InputError, InfeasibleError):
+        yield note("spare-cost-unknown", "what surviving a loss costs was not found in the time")
+        return
+    if bare is not None:
+        more = ours - bare.objective
+        what = " or ".join(f"one {kind}" for kind in kinds)
+        yield note(
+            "spare-cost",
+            f"surviving the loss of any {what} costs {number(more)} USD/h, {percent(more / bare.objective)} more",
+        )

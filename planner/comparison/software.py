@@ -21,7 +21,7 @@ MOST_COMPARED = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class PoolCandidate:
     """A pool that a plan may use."""
 
     name: str
@@ -32,7 +32,7 @@ class Candidate:
     """Share and requests of every class that it serves."""
 
 
-def setup_notes(scenario: Scenario, pools: Sequence[Candidate]) -> Iterator[Note]:
+def setup_notes(scenario: Scenario, pools: Sequence[PoolCandidate]) -> Iterator[Note]:
     """Where pools of one model differ in software or number formats, and where a format is emulated.
 
     Args:
@@ -85,7 +85,7 @@ def _drafted(model: str, used: Speculation) -> str:
     )
 
 
-def _by(pools: Sequence[Candidate], field: str) -> str:
+def _by(pools: Sequence[PoolCandidate], field: str) -> str:
     """Pools by what is known of their setup; empty where they agree.
 
     >>> from planner.curves import Curve
@@ -93,7 +93,7 @@ def _by(pools: Sequence[Candidate], field: str) -> str:
     >>> flat = Curve.affine(1.0, 0.0)
     >>> def pool(name, precision):
     ...     rates = InstanceRates(None, flat, None, 1, "inferred", setup=Setup(precision=precision))
-    ...     return Candidate(name, Pool(site="here", hardware="h200-sxm", role="prefill"), rates, ())
+    ...     return PoolCandidate(name, Pool(site="here", hardware="h200-sxm", role="prefill"), rates, ())
     >>> _by([pool("a", "fp8"), pool("b", "bf16"), pool("c", "fp8"), pool("d", None)], "precision")
     'fp8 in a, c; bf16 in b'
     """
@@ -111,7 +111,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} pools such as {names[0]}"
 
 
-def _different_software(scenario: Scenario, model: str, pools: Sequence[Candidate]) -> Iterator[Note]:
+def _different_software(scenario: Scenario, model: str, pools: Sequence[PoolCandidate]) -> Iterator[Note]:
     stacks = _by(pools, "stack")
     if not stacks:
         return
@@ -124,7 +124,7 @@ def _different_software(scenario: Scenario, model: str, pools: Sequence[Candidat
     )
 
 
-def _with_other_stack(scenario: Scenario, candidate: Candidate, pools: Sequence[Candidate]) -> str:
+def _with_other_stack(scenario: Scenario, candidate: PoolCandidate, pools: Sequence[PoolCandidate]) -> str:
     """Times of a pool with its own stack, and with one that others run on; empty where that cannot be told."""
     own = candidate.rates.stack
     other = next((p for p in pools if p.rates.setup.stack not in (None, own)), None)
@@ -142,7 +142,7 @@ def _with_other_stack(scenario: Scenario, candidate: Candidate, pools: Sequence[
     return f"{what} takes {candidate.name} {ours}, and with {rates.stack} {theirs}"
 
 
-def _seconds(candidate: Candidate, rates: InstanceRates) -> str:
+def _seconds(candidate: PoolCandidate, rates: InstanceRates) -> str:
     """Seconds of a prompt of mean uncached length, or of a step of a full batch."""
     if rates.prefill is not None:
         whole = sum(share for share, _ in candidate.classes)

@@ -10,15 +10,15 @@ from typing import Literal
 from planner.deploy.names import label
 from planner.deploy.parameters import Parameters
 from planner.deploy.versions import PRODUCTS, RESOURCE
-from planner.errors import InputError, Problem
-from planner.results import ClassPlan, Drafts, PeriodPlan, Plan, PoolPlan, ServedModel, Work
+from planner.errors import InputError, InputProblem
+from planner.results import ClassPlan, DeployedModel, Drafts, PeriodPlan, Plan, PoolPlan, Work
 
 Duty = Literal["prefill", "decode", "colocated", "both"]
 """What instances do with KV caches: hand them over, take them, keep their own, or keep their own and take others."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParallelSizes:
     """Parallel sizes of an instance."""
 
     tp: int = 1
@@ -27,7 +27,7 @@ class Layout:
     pp: int = 1
 
     @classmethod
-    def of(cls, pool: PoolPlan, n_accelerators: int) -> "Layout":
+    def of(cls, pool: PoolPlan, n_accelerators: int) -> "ParallelSizes":
         """That of a pool; where nobody said, tensor parallel over the instance."""
         if pool.layout is None:
             return cls(tp=n_accelerators)
@@ -39,13 +39,13 @@ class Unit:
     """A pool with instances, as it is deployed."""
 
     pool: PoolPlan
-    model: ServedModel
+    model: DeployedModel
     name: str
     """Label that names everything of it."""
     cluster: str
     n_accelerators: int
     """Of an instance."""
-    layout: Layout
+    layout: ParallelSizes
     product: str
     """Value of the label that its nodes have; empty where it is not known."""
     resource: str
@@ -80,7 +80,7 @@ class Unit:
 class Group:
     """The pools that serve the requests of one model which are decoded at one site."""
 
-    model: ServedModel
+    model: DeployedModel
     site: str
     cluster: str
     name: str
@@ -164,7 +164,7 @@ class Deployment:
         """Groups that decode in a cluster."""
         return tuple(group for group in self.groups if group.cluster == cluster)
 
-    def checkpoint_of(self, model: ServedModel) -> str:
+    def checkpoint_of(self, model: DeployedModel) -> str:
         """Repository or path of the weights: what a parameter says, else where they are published, else the name."""
         return self.parameters.checkpoint.get(model.name) or next(iter(model.checkpoints), model.name)
 
@@ -228,7 +228,7 @@ def deployment(plan: Plan, parameters: Parameters, origin: str) -> Deployment:
     unknown = [pool.name for pool in plan.pools if pool.model not in models or pool.accelerators_per_instance is None]
     if unknown:
         what = f"do not say what they serve: {', '.join(unknown)}"
-        raise InputError(Problem(origin, "pools", what, "the answer of this version of planner optimize"))
+        raise InputError(InputProblem(origin, "pools", what, "the answer of this version of planner optimize"))
     period = _period(plan, parameters)
     pools = [pool for pool in (plan.in_period(period) if period else plan).pools if pool.n_instances]
     units = tuple(_unit(pool, models, parameters) for pool in pools)
@@ -243,7 +243,7 @@ def _period(plan: Plan, parameters: Parameters) -> PeriodPlan | None:
     return max(plan.periods, key=lambda period: period.demand_req_per_s)
 
 
-def _unit(pool: PoolPlan, models: dict[str, ServedModel], parameters: Parameters) -> Unit:
+def _unit(pool: PoolPlan, models: dict[str, DeployedModel], parameters: Parameters) -> Unit:
     n, hardware = pool.accelerators_per_instance or 1, pool.hardware
     return Unit(
         pool=pool,
@@ -251,7 +251,7 @@ def _unit(pool: PoolPlan, models: dict[str, ServedModel], parameters: Parameters
         name=label(pool.name),
         cluster=label(pool.site) if parameters.clusters == "per-site" else "all-sites",
         n_accelerators=n,
-        layout=Layout.of(pool, n),
+        layout=ParallelSizes.of(pool, n),
         product=parameters.label.get(hardware) or PRODUCTS.get(hardware, ""),
         resource=parameters.resource.get(hardware, RESOURCE),
     )

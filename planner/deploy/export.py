@@ -15,9 +15,9 @@ from planner.deploy.llm_d import llm_d_files
 from planner.deploy.not_expressed import FILE, not_expressed
 from planner.deploy.parameters import parameters_from
 from planner.deploy.pods import KUSTOMIZATION, kustomization
-from planner.deploy.refusals import ON_KUBERNETES, Target, check, engine_of
+from planner.deploy.refusals import ON_KUBERNETES, Target, check_target, engine_of
 from planner.deploy.versions import EngineName
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.files import ASIDE, check_writable_folder
 from planner.results import Plan
 
@@ -40,7 +40,7 @@ def export_files(plan: Plan, target: Target, parameters: Iterable[str], origin: 
     """
     deployed = deployment(plan, parameters_from(parameters, plan), origin)
     engine = engine_of(deployed, target)
-    check(deployed, target, engine)
+    check_target(deployed, target, engine)
     files = _files(deployed, target, engine)
     if target in ON_KUBERNETES:
         files |= {f"{name}/{KUSTOMIZATION}": _kustomization(deployed, name, files) for name in _folders(files)}
@@ -72,9 +72,11 @@ def check_export_folder(out_dir: Path) -> None:
         InputError: it is no folder, holds anything that is not an earlier export, or cannot be replaced where it is.
     """
     check_writable_folder(Path(os.path.realpath(out_dir)).parent)
-    with _told(out_dir):
+    with _explained(out_dir):
         if out_dir.exists() and any(out_dir.iterdir()) and not (out_dir / FILE).is_file():
-            problem = Problem(str(out_dir), "", "is not empty, and holds no earlier export", "a new or an empty folder")
+            problem = InputProblem(
+                str(out_dir), "", "is not empty, and holds no earlier export", "a new or an empty folder"
+            )
             raise InputError(problem)
 
 
@@ -91,7 +93,7 @@ def write_export(files: Mapping[str, str], out_dir: Path) -> None:
         InputError: it cannot be written, or holds anything that is not an earlier export.
     """
     check_export_folder(out_dir)
-    with _told(out_dir):
+    with _explained(out_dir):
         target = Path(os.path.realpath(out_dir))
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = target.with_name(f"{ASIDE}{token_hex(8)}")
@@ -126,10 +128,10 @@ def _write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _told(out_dir: Path) -> Iterator[None]:
+def _explained(out_dir: Path) -> Iterator[None]:
     """The system's errors about a folder, in the planner's words."""
     try:
         yield
     except OSError as error:
         what = f"the export cannot be written: {error.strerror or error}"
-        raise InputError(Problem(str(out_dir), "", what, "a folder that may be written")) from None
+        raise InputError(InputProblem(str(out_dir), "", what, "a folder that may be written")) from None

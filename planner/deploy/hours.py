@@ -62,7 +62,7 @@ def replica_limits(schedule: PoolSchedule) -> tuple[int, int]:
     return min(sizes), max(sizes)
 
 
-def times(schedule: PoolSchedule) -> Iterator[Times]:
+def scaling_times(schedule: PoolSchedule) -> Iterator[Times]:
     """When more than the least number of replicas are wanted, period by period."""
     least, _ = replica_limits(schedule)
     ahead = ceil(schedule.start_up_s / SECONDS_PER_MINUTE - WHOLE)
@@ -89,7 +89,7 @@ def cron_triggers(deployment: Deployment, schedule: PoolSchedule) -> list[Manife
                 "desiredReplicas": str(one.replicas),
             },
         }
-        for one in times(schedule)
+        for one in scaling_times(schedule)
     ]
 
 

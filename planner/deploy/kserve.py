@@ -9,7 +9,7 @@ from planner.deploy.engine_args import engine_args, environment, nixl_args
 from planner.deploy.hours import cron_triggers, follows, replica_limits
 from planner.deploy.llm_d import router_config
 from planner.deploy.names import label
-from planner.deploy.pods import accelerators, annotations, metadata, node_selector, variables
+from planner.deploy.pods import accelerator_resources, annotations, metadata, node_selector, variables
 from planner.deploy.versions import ENGINES
 from planner.deploy.yaml_text import yaml_text
 
@@ -54,7 +54,7 @@ def _block(deployment: Deployment, unit: Unit) -> Manifest:
         "env": variables(
             {**environment(deployment, unit, "vllm", over_nixl=True), ARGUMENTS: additional_args(deployment, unit)}
         ),
-        "resources": accelerators(unit, unit.n_accelerators),
+        "resources": accelerator_resources(unit, unit.n_accelerators),
     }
     return {
         **_replicas(deployment, unit),

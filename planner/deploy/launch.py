@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from planner.deploy.comments import comments
 from planner.deploy.deployment import Deployment, Group, Unit
 from planner.deploy.engine_args import (
     BOOTSTRAP_PORT,
@@ -21,8 +20,8 @@ from planner.deploy.engine_args import (
 )
 from planner.deploy.names import label
 from planner.deploy.versions import ENGINES, SGLANG_ROUTER, VLLM_ROUTER, EngineName
-from planner.deploy.yaml_text import yaml_text
-from planner.errors import InputError, Problem
+from planner.deploy.yaml_text import comments, yaml_text
+from planner.errors import InputError, InputProblem
 
 SERVE_PORT, ROUTER_PORT = 30000, 8000
 PORTS_APART = 100
@@ -38,7 +37,7 @@ ON_HOST = {"network_mode": "host", "ipc": "host"}
 
 
 @dataclass(frozen=True)
-class Place:
+class InstancePlace:
     """Where an instance runs."""
 
     host: str
@@ -59,7 +58,7 @@ def launch_files(deployment: Deployment, engine: EngineName) -> Iterator[tuple[s
         yield f"{cluster}/compose.yaml", yaml_text(_compose(deployment, cluster, engine))
 
 
-def places(deployment: Deployment, unit: Unit) -> list[Place]:
+def instance_places(deployment: Deployment, unit: Unit) -> list[InstancePlace]:
     """Machines of a pool's instances, filled one after the other.
 
     Raises:
@@ -72,9 +71,9 @@ def places(deployment: Deployment, unit: Unit) -> list[Place]:
     if len(hosts) != n_hosts:
         what = f"names {len(hosts)} machines for {unit.pool.n_instances} instances"
         raise InputError(
-            Problem("--param", f"hosts.{unit.pool.name}", what, f"{n_hosts}, of {per_host} instances each")
+            InputProblem("--param", f"hosts.{unit.pool.name}", what, f"{n_hosts}, of {per_host} instances each")
         )
-    return [Place(hosts[i // per_host], i % per_host) for i in range(unit.pool.n_instances)]
+    return [InstancePlace(hosts[i // per_host], i % per_host) for i in range(unit.pool.n_instances)]
 
 
 def _routers(group: Group) -> Iterator[tuple[str, Sequence[Unit], int]]:
@@ -98,20 +97,20 @@ def router_command(
     """Command line of a router: every instance by its address, those that prefill and that decode apart if they are."""
     end = ["--policy", POLICY, "--host", "0.0.0.0", "--port", str(port)]
     if all(unit in group.colocated for unit in prefill):
-        urls = [_url(place) for unit in prefill for place in places(deployment, unit)]
+        urls = [_url(place) for unit in prefill for place in instance_places(deployment, unit)]
         return [*COMMANDS[engine], "--worker-urls", *urls, *end]
     command = [*COMMANDS[engine], APART[engine]]
     for unit in prefill:
-        for place in places(deployment, unit):
+        for place in instance_places(deployment, unit):
             bootstrap = [str(BOOTSTRAP_PORT + place.slot)] if engine == "sglang" else []
             command += ["--prefill", _url(place), *bootstrap]
     for unit in group.decode:
-        for place in places(deployment, unit):
+        for place in instance_places(deployment, unit):
             command += ["--decode", _url(place)]
     return [*command, *end]
 
 
-def _url(place: Place) -> str:
+def _url(place: InstancePlace) -> str:
     return f"http://{place.host}:{SERVE_PORT + place.slot}"
 
 
@@ -149,7 +148,7 @@ def _devices(unit: Unit, slot: int) -> list[str]:
 
 def _start_script(deployment: Deployment, unit: Unit, engine: EngineName) -> str:
     """A script that starts one instance of a pool, by its number."""
-    pool, where = unit.pool, places(deployment, unit)
+    pool, where = unit.pool, instance_places(deployment, unit)
     last = len(where) - 1
     words = (
         f"Starts an instance of {pool.name}: {pool.role} on {unit.n_accelerators} x {pool.hardware}.\n"
@@ -189,7 +188,7 @@ def _compose(deployment: Deployment, cluster: str, engine: EngineName) -> dict[s
     """Everything of a cluster as services on their host's network; a profile names the machine that each is for."""
     services: dict[str, Any] = {}
     for unit in deployment.units_in(cluster):
-        for number, place in enumerate(places(deployment, unit)):
+        for number, place in enumerate(instance_places(deployment, unit)):
             services[f"{unit.name}-{number}"] = _server(deployment, unit, engine, place)
     for group in deployment.groups_in(cluster):
         for kind, prefill, port in _routers(group):
@@ -198,7 +197,7 @@ def _compose(deployment: Deployment, cluster: str, engine: EngineName) -> dict[s
     return {"name": label(deployment.name, cluster), "services": services}
 
 
-def _server(deployment: Deployment, unit: Unit, engine: EngineName, place: Place) -> dict[str, Any]:
+def _server(deployment: Deployment, unit: Unit, engine: EngineName, place: InstancePlace) -> dict[str, Any]:
     values = _variables(deployment, unit, engine, place.slot)
     if engine == "vllm" and deployment.duty_of(unit) != "colocated":
         values[SIDE_CHANNEL_HOST] = place.host

@@ -20,7 +20,7 @@ from planner.deploy.versions import (
     Software,
 )
 from planner.markdown_text import code, escaped, prose
-from planner.results import ServedModel
+from planner.results import DeployedModel
 from planner.units import number, percent, usd
 
 FILE = "NOT_EXPRESSED.md"
@@ -297,7 +297,7 @@ def _other_memory(deployment: Deployment, engine: EngineName) -> Iterator[str]:
         )
 
 
-def _drafts(deployment: Deployment, model: ServedModel) -> Iterator[str]:
+def _drafts(deployment: Deployment, model: DeployedModel) -> Iterator[str]:
     """Assumptions of the plan about drafted tokens."""
     drafts = model.drafts
     if drafts is None:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from planner.deploy.names import label
 from planner.deploy.versions import PRODUCT_LABEL
-from planner.errors import InputError, Problem, UsageError, did_you_mean, printable
+from planner.errors import InputError, InputProblem, UsageError, did_you_mean, printable
 from planner.results import Plan
 from planner.schema import Document, StrictModel
 
@@ -102,7 +102,7 @@ def _put(data: dict[str, Any], key: str, value: str) -> None:
         data[key] = int(value) if key in WHOLE_NUMBERS and value.isdecimal() else value
 
 
-def _unknown(found: Parameters, plan: Plan) -> Iterator[Problem]:
+def _unknown(found: Parameters, plan: Plan) -> Iterator[InputProblem]:
     """Problems of parameters that name nothing of the plan."""
     hardware = {pool.hardware for pool in plan.pools}
     drafting = {model.drafts.model for model in plan.models if model.drafts and model.drafts.model}
@@ -117,19 +117,19 @@ def _unknown(found: Parameters, plan: Plan) -> Iterator[Problem]:
     for field, names in known.items():
         for name in getattr(found, field):
             if name not in names:
-                yield Problem(OPTION, f"{field}.{name}", "names nothing of the plan", did_you_mean(name, names))
+                yield InputProblem(OPTION, f"{field}.{name}", "names nothing of the plan", did_you_mean(name, names))
     periods = [period.name for period in plan.periods]
     if found.period is not None and found.period not in periods:
         allowed = did_you_mean(found.period, periods) if periods else "the plan has one demand at all times"
-        yield Problem(OPTION, "period", f"is '{found.period}', no period of the plan", allowed)
+        yield InputProblem(OPTION, "period", f"is '{found.period}', no period of the plan", allowed)
 
 
-def _shared_machines(found: Parameters) -> Iterator[Problem]:
+def _shared_machines(found: Parameters) -> Iterator[InputProblem]:
     """Machines named twice: instances would take each other's ports and accelerators."""
     owners: dict[str, str] = {}
     for pool, hosts in found.hosts.items():
         for host in hosts.split(","):
             if host in owners:
                 what = f"names the machine {host}, which is one of {owners[host]} already"
-                yield Problem(OPTION, f"hosts.{pool}", what, "each machine once, whole instances fill it")
+                yield InputProblem(OPTION, f"hosts.{pool}", what, "each machine once, whole instances fill it")
             owners[host] = pool

@@ -54,11 +54,11 @@ def container(
         "image": deployment.image_of(unit, image),
         **({"command": [*command]} if command else {}),
         **({"args": [*args]} if args else {}),
-        "resources": accelerators(unit, n),
+        "resources": accelerator_resources(unit, n),
     }
 
 
-def accelerators(unit: Unit, n: int) -> dict[str, Any]:
+def accelerator_resources(unit: Unit, n: int) -> dict[str, Any]:
     """Resources that a pod asks for: so many accelerators."""
     return {"limits": {unit.resource: str(n)}, "requests": {unit.resource: str(n)}}
 

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from planner.deploy.deployment import Deployment, Group, Layout, Unit
+from planner.deploy.deployment import Deployment, Group, ParallelSizes, Unit
 from planner.deploy.parameters import OPTION
 from planner.deploy.versions import ENGINES, PRODUCTS, EngineName
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 
 Target = Literal["dynamo", "llm-d", "kserve", "sglang", "vllm"]
 TARGETS: tuple[Target, ...] = ("dynamo", "llm-d", "kserve", "sglang", "vllm")
@@ -59,15 +59,15 @@ def engine_of(deployment: Deployment, target: Target) -> EngineName:
         if families == {name}:
             return name
     what = f"is planned on {', '.join(known)}: pools that hand KV caches over run one engine, vLLM or SGLang"
-    raise InputError(Problem(deployment.origin, "pools", what, "--param engine=vllm or --param engine=sglang"))
+    raise InputError(InputProblem(deployment.origin, "pools", what, "--param engine=vllm or --param engine=sglang"))
 
 
-def check(deployment: Deployment, target: Target, engine: EngineName) -> None:
+def check_target(deployment: Deployment, target: Target, engine: EngineName) -> None:
     """Raises InputError with everything that a target cannot hold of a plan without being wrong."""
     problems = [
         *_idle_parameters(deployment, target),
         *(
-            Problem(deployment.origin, key, f"{message}: not exported to {target}", allowed)
+            InputProblem(deployment.origin, key, f"{message}: not exported to {target}", allowed)
             for key, message, allowed in _faults(deployment, target, engine)
         ),
     ]
@@ -75,11 +75,11 @@ def check(deployment: Deployment, target: Target, engine: EngineName) -> None:
         raise InputError(problems)
 
 
-def _idle_parameters(deployment: Deployment, target: Target) -> Iterator[Problem]:
+def _idle_parameters(deployment: Deployment, target: Target) -> Iterator[InputProblem]:
     """Parameters that say nothing to a target: whoever states one expects that it does."""
     for field, targets in ONLY_FOR.items():
         if field in deployment.parameters.model_fields_set and target not in targets:
-            yield Problem(OPTION, field, f"says nothing to {target}", f"with --to {' or '.join(targets)}")
+            yield InputProblem(OPTION, field, f"says nothing to {target}", f"with --to {' or '.join(targets)}")
 
 
 Found = Iterator[tuple[str, str, str]]
@@ -181,7 +181,7 @@ def _hand_off_faults(deployment: Deployment, target: Target, group: Group) -> Fo
             yield key, what, "--param transfer=tcp or auto"
 
 
-def _unequal_tp(group: Group, layout: Layout, decode: Unit) -> str:
+def _unequal_tp(group: Group, layout: ParallelSizes, decode: Unit) -> str:
     model = f"{group.model.name} has recurrent layers, whose state NIXL hands over between equal tp only"
     return f"{model}: it has tp={layout.tp}, {decode.pool.name} has tp={decode.layout.tp}"
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from planner.markdown_text import plain
+
 _ENDLESS = 2**31
 """Width of a line: none is folded."""
 
@@ -38,3 +40,12 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(str, _Dumper.represent_str)
+
+
+def comments(text: str) -> list[str]:
+    r"""A text as comments: each of its lines is one, and nothing in it ends a comment or steers a terminal.
+
+    >>> comments("The router of $(x)\nrm -rf /\x1b[2J")
+    ['# The router of $(x)', '# rm -rf /\ufffd[2J']
+    """
+    return [f"# {plain(line)}" for line in text.splitlines()]

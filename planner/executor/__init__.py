@@ -2,6 +2,11 @@
 
 Only service times and byte counts are common, from the roofline or measured curves. The event loop is compiled on first
 use, so everything loads on first use.
+
+Public modules:
+
+    engine  runs of one colocated pool by itself
+    passes  how a colocated instance forms its passes
 """
 
 from typing import TYPE_CHECKING
@@ -10,12 +15,12 @@ from planner.loading import on_first_use
 
 if TYPE_CHECKING:
     from planner.executor.draws import Draws, drawn_requests
+    from planner.executor.initial_state import simulation_state
     from planner.executor.memory import RunMemory
     from planner.executor.periods import simulate_periods
     from planner.executor.run import default_load, simulate
     from planner.executor.run_question import RunQuestion
     from planner.executor.systems import System, system
-    from planner.executor.worlds import world
 
 _LAZY = {
     "RunQuestion": "run_question",
@@ -27,7 +32,7 @@ _LAZY = {
     "drawn_requests": "draws",
     "System": "systems",
     "system": "systems",
-    "world": "worlds",
+    "simulation_state": "initial_state",
 }
 
 __all__ = [
@@ -40,7 +45,7 @@ __all__ = [
     "simulate",
     "simulate_periods",
     "system",
-    "world",
+    "simulation_state",
 ]
 
 __getattr__ = on_first_use(__name__, _LAZY)

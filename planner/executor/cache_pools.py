@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor.kernel.records import CACHE, CACHE_RULE, ENTRY, NONE, PROMPT
+from planner.executor.kernel.control_records import CACHE, CACHE_RULE, ENTRY
+from planner.executor.kernel.records import NONE, PROMPT
 from planner.executor.prompt_blocks import PromptBlocks
 from planner.results import LinkPlan
 from planner.roofline import index_key_bytes_per_token, kv_bytes_per_token, recurrent_state_bytes, window_bytes

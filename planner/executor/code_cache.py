@@ -92,7 +92,7 @@ def kept_in(folder: Path) -> Iterator[None]:
         config.CACHE_LOCATOR_CLASSES = usual
 
 
-def is_whole(folder: Path) -> bool:
+def is_intact(folder: Path) -> bool:
     """True if a folder of compiled code is there, as it was stored; one that is damaged is told of, and removed."""
     if not folder.is_dir():
         return False
@@ -106,7 +106,7 @@ def is_whole(folder: Path) -> bool:
 
 
 @contextmanager
-def keep(folder: Path) -> Iterator[Path]:
+def replaced_folder(folder: Path) -> Iterator[Path]:
     """A folder beside, which comes into the place of this one when all is in it; then what was long unused is removed.
 
     Several processes may keep the same code at the same time: each has its own, and the first stays. What cannot be

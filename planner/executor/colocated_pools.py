@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from planner.curves import Curve, PrefillService
 from planner.errors import InputError
-from planner.executor.kernel.records import FINISHED, Records, World
+from planner.executor.kernel.records import FINISHED, Records
+from planner.executor.kernel.state import SimulationState
 from planner.executor.passes import BatchingPool, EngineRules
-from planner.executor.service import DecodeTimes, PrefillTimes, chosen_pool, wire_bytes
+from planner.executor.service import DecodeTimes, PrefillTimes, chosen_pool, wire_curve
 from planner.results import PoolPlan
 from planner.roofline import ColocatedEngine, PassTimes, Reach, colocated_engine, linear_memory, pass_times
 from planner.scenario import PoolExecution, Scenario, at_pool, instance_spec, requests_of
@@ -74,7 +75,7 @@ class Colocated:
         room, fixed = self.room_tokens(float(max(requests["total_tokens"].min() // 2, 1)), float(whole.max()))
         return room - fixed
 
-    def entering(self, w: World) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def entering(self, w: SimulationState) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Requests that reach its batch, and whether their prompts were computed elsewhere."""
         way = w.routes[w.requests["route"]]
         is_standing = way["prefill_pool"] != self.way_in
@@ -163,7 +164,7 @@ def _colocated(scenario: Scenario, pool: PoolPlan, way_in: int, way_out: int, da
     except InputError as error:
         raise InputError(at_pool(scenario, pool.key, error.problems)) from None
     limits = scenario.execution.pools.get(pool.key, PoolExecution())
-    wire = wire_bytes(engine.served, asked.kv_precision)
+    wire = wire_curve(engine.served, asked.kv_precision)
     return Colocated(pool, engine, way_in, way_out, limits, wire, _mean_tokens(scenario, pool, data_dirs))
 
 

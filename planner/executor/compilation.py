@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from planner.executor.code_cache import CACHE_VARIABLE, DIGITS, cache_folder, is_whole, keep, kept_in, not_stored
+from planner.executor.code_cache import (
+    CACHE_VARIABLE,
+    DIGITS,
+    cache_folder,
+    is_intact,
+    kept_in,
+    not_stored,
+    replaced_folder,
+)
 from planner.executor.compiled import OPTIONS
 
 LOG = logging.getLogger("planner.executor")
@@ -65,7 +73,7 @@ def _typed(calls: Mapping[Callable[..., Any], tuple[Any, ...]]) -> Calls:
 def _loaded(wanted: Calls) -> tuple[Any, ...] | None:
     """Functions that an earlier process compiled; None where there is nothing whole."""
     folder = cache_folder()
-    if folder is None or not is_whole(folder / _name(wanted)):
+    if folder is None or not is_intact(folder / _name(wanted)):
         return None
     return _made(wanted, folder / _name(wanted))
 
@@ -78,7 +86,7 @@ def _compiled(wanted: Calls, about_s: int) -> tuple[Any, ...]:
     if folder is None:
         found = _made(wanted, None)
     else:
-        with keep(folder / _name(wanted)) as aside:
+        with replaced_folder(folder / _name(wanted)) as aside:
             found = _made(wanted, aside)
     LOG.info("the executor is compiled, after %.0f s", monotonic() - began, extra=OVER)
     return found

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem
-from planner.executor.kernel.records import LONG_LINE, N_BINS, N_LINES, NONE, SCHEDULER, SERVES, UNIT, Records
+from planner.errors import InputError, InputProblem
+from planner.executor.kernel.control_records import SCHEDULER, UNIT
+from planner.executor.kernel.records import LONG_LINE, N_BINS, N_LINES, NONE, SERVES, Records
 from planner.results import PoolPlan
 from planner.scenario import Scenario
 
@@ -45,7 +46,7 @@ def convertible(
     return True
 
 
-def undivided(scenario: Scenario, pools: Sequence[PoolPlan]) -> list[Problem]:
+def undivided(scenario: Scenario, pools: Sequence[PoolPlan]) -> list[InputProblem]:
     """Obstacle to telling waits of long prompts from those of short ones: pools that take both."""
     both = [pool.name for pool in pools if pool.role == "prefill" and pool.prompts is None]
     if not both or not scenario.execution.scheduler.is_on:

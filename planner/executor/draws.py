@@ -1,13 +1,17 @@
 """Requests drawn in advance, one independent random generator per quantity.
 
 A generator is found by its name, not by its order: a new quantity, or one that is no longer random, moves no other.
+
+Columns of many records at once: those of some records are read or written together, while they are in the cache.
+
+A record is wider than a line of the processor's cache. One column after another would fetch all of memory for each.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -15,9 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError
 from planner.executor.arrivals import burst_s, diurnal_s, gamma_s, has_own_arrivals, merged_s, poisson_s, recorded_s
-from planner.executor.columns import filled
 from planner.executor.kernel.records import NONE, REQUEST, Records
-from planner.executor.streams import Stream
+from planner.executor.streams import RequestStream
 from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, RecordedArrivals, Scenario
 from planner.workload import Trace, Workload, distribution
 from planner.workload.hits import hit_quantile, ideal_hits
@@ -108,7 +111,7 @@ def drawn_requests(
         arrival_s, classes = merged_s(n, req_per_s * fractions, scenario.workloads, draws.generator)
     else:
         arrival_s = _arrivals(scenario, n, req_per_s, draws, data_dirs)
-        classes = _drawn(shares, n, draws, "classes")
+        classes = _draw_indices(shares, n, draws, "classes")
     asked = Contents(*np.zeros((4, n), dtype=np.int64))
     for index, (name, (_, workload)) in enumerate(workloads):
         mine = np.flatnonzero(classes == index) if len(workloads) > 1 else slice(None)
@@ -155,7 +158,7 @@ def below_one(draws: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.minimum(draws, np.nextafter(np.float32(1), np.float32(0)))
 
 
-def _drawn(shares: Sequence[float], n: int, draws: Draws, name: str) -> NDArray[np.int64]:
+def _draw_indices(shares: Sequence[float], n: int, draws: Draws, name: str) -> NDArray[np.int64]:
     """Indices of n draws, each with its share."""
     if len(shares) == 1:
         return np.zeros(n, dtype=np.int64)
@@ -164,7 +167,7 @@ def _drawn(shares: Sequence[float], n: int, draws: Draws, name: str) -> NDArray[
     return np.minimum(np.searchsorted(edges, draws.generator(name).random(n), side="right"), last)
 
 
-def to_streams(requests: Records, streams: Sequence[Stream], classes: Sequence[str], draws: Draws) -> None:
+def to_streams(requests: Records, streams: Sequence[RequestStream], classes: Sequence[str], draws: Draws) -> None:
     """Give requests the index of their stream instead of that of their class: a class decoded at several sites is
     shared out at random, each site with its rate.
 
@@ -182,7 +185,7 @@ def to_streams(requests: Records, streams: Sequence[Stream], classes: Sequence[s
         mine = np.flatnonzero(requests["request_class"] == index)
         if len(mine):
             rates = [streams[q].req_per_s for q in own]
-            found[mine] = np.array(own)[_drawn(rates, len(mine), draws, f"class {name}: sites")]
+            found[mine] = np.array(own)[_draw_indices(rates, len(mine), draws, f"class {name}: sites")]
     requests["request_class"] = found
 
 
@@ -194,12 +197,12 @@ def contents(
         return _of_trace(workload, recorded_trace(workload.trace, base_dir, data_dirs), n, name, draws)
     assert workload.lengths is not None, "a validated workload has lengths or a trace"
     assert workload.output_lengths is not None, "a validated workload with lengths has output lengths"
-    total = whole(distribution(workload.lengths).quantile(draws.generator(f"{name}: lengths").random(n)))
-    output = whole(distribution(workload.output_lengths).quantile(draws.generator(f"{name}: outputs").random(n)))
+    total = whole_tokens(distribution(workload.lengths).quantile(draws.generator(f"{name}: lengths").random(n)))
+    output = whole_tokens(distribution(workload.output_lengths).quantile(draws.generator(f"{name}: outputs").random(n)))
     return Contents(total, _stated_hits(workload, total, name, draws), output, np.zeros_like(total))
 
 
-def whole(tokens: Floats) -> NDArray[np.int64]:
+def whole_tokens(tokens: Floats) -> NDArray[np.int64]:
     """Lengths as whole tokens, one at least."""
     return np.maximum(np.rint(tokens), 1.0).astype(np.int64)
 
@@ -235,3 +238,42 @@ def read(workload: Workload, scenario: Scenario, data_dirs: Sequence[Path]) -> T
     """The trace of a workload that has one."""
     assert workload.trace is not None, "only a workload with a trace is read"
     return recorded_trace(workload.trace, Path(scenario.directory), data_dirs)
+
+
+AT_ONCE = 2048
+"""Records that fit into a cache."""
+
+
+def columns_of(records: Records, names: Iterable[str], chosen: NDArray[np.bool_] | None = None) -> dict[str, Any]:
+    """Copies of columns, each in one piece.
+
+    Args:
+        records: shape (n,).
+        names: of the columns.
+        chosen: of which records; None: of all.
+    """
+    found = {name: np.empty(len(records), dtype=records.dtype[name]) for name in names}
+    for first in range(0, len(records), AT_ONCE):
+        some = records[first : first + AT_ONCE]
+        for name, column in found.items():
+            column[first : first + AT_ONCE] = some[name]
+    if chosen is None or chosen.all():
+        return found
+    return {name: column[chosen] for name, column in found.items()}
+
+
+def filled(records: Records, blank: Records, columns: Mapping[str, ArrayLike]) -> Records:
+    """The records, all made as a blank one but for some columns.
+
+    Args:
+        records: shape (n,); overwritten.
+        blank: one record, shape (1,).
+        columns: what stands in which column, each of shape (n,).
+    """
+    as_bytes, values = np.dtype((np.void, records.itemsize)), {k: np.asarray(v) for k, v in columns.items()}
+    for first in range(0, len(records), AT_ONCE):
+        some = records[first : first + AT_ONCE]
+        some.view(as_bytes)[:] = blank.view(as_bytes)  # a record is copied whole, not field by field
+        for name, column in values.items():
+            some[name] = column[first : first + AT_ONCE]
+    return records

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.executor.draws import blank_requests
-from planner.executor.kernel.records import FAULT_RECORD, FINISHED, Records, World
+from planner.executor.initial_state import colocated_state, run_to_end
+from planner.executor.kernel.records import FAULT_RECORD, FINISHED, Records
+from planner.executor.kernel.state import SimulationState
 from planner.executor.passes import BatchingPool, EngineRules, FloatArray
-from planner.executor.worlds import bare_world, run_to_end
 from planner.roofline import PassTimes
 
 
@@ -102,52 +103,52 @@ def engine_run(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instanc
         arrival_s=np.broadcast_to(load.arrivals_s, n),
     )
     pool = BatchingPool(rules, times, n_instances, door=0)
-    w = bare_world(requests, pool, load.concurrency or 0, load.faults, load.max_retries)
+    w = colocated_state(requests, pool, load.concurrency or 0, load.faults, load.max_retries)
     _state(w, load)
     run_to_end(w)
-    return _found(w)
+    return _results(w)
 
 
 def _check(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instances: int) -> None:
     problems = [
-        Problem("engine", name, f"is {value}", "1 at least")
+        InputProblem("engine", name, f"is {value}", "1 at least")
         for name in ("tokens_per_pass", "n_replicas", "most_running", "polling_passes")
         if (value := getattr(rules, name)) < 1
     ]
     problems += _problems_of_lengths(load)
     if load.concurrency is not None and load.concurrency < 1:
-        problems.append(Problem("engine", "concurrency", f"is {load.concurrency}", "1 at least"))
+        problems.append(InputProblem("engine", "concurrency", f"is {load.concurrency}", "1 at least"))
     if load.concurrency is None and (np.diff(np.broadcast_to(load.arrivals_s, len(load.prompt_tokens))) < 0).any():
-        problems.append(Problem("engine", "arrivals_s", "goes back in time", "rising arrivals"))
+        problems.append(InputProblem("engine", "arrivals_s", "goes back in time", "rising arrivals"))
     if n_instances < 1:
-        problems.append(Problem("engine", "n_instances", f"is {n_instances}", "1 at least"))
+        problems.append(InputProblem("engine", "n_instances", f"is {n_instances}", "1 at least"))
     sent = np.zeros(0, int) if load.instances is None else load.instances
     if sent.size and (sent.min() < 0 or sent.max() >= n_instances):
-        problems.append(Problem("engine", "instances", "names one that is not there", f"0 to {n_instances - 1}"))
+        problems.append(InputProblem("engine", "instances", "names one that is not there", f"0 to {n_instances - 1}"))
     most = min(len(load.prompt_tokens), rules.most_running * rules.n_replicas, load.concurrency or 2**62)
     if most >= len(times.decode_s):
         rows = f"seconds of steps up to {most}"
-        problems.append(Problem("engine", "decode_s", f"ends at {len(times.decode_s) - 1} sequences", rows))
+        problems.append(InputProblem("engine", "decode_s", f"ends at {len(times.decode_s) - 1} sequences", rows))
     if problems:
         raise InputError(problems)
 
 
-def _problems_of_lengths(load: EngineLoad) -> list[Problem]:
+def _problems_of_lengths(load: EngineLoad) -> list[InputProblem]:
     lengths = np.concatenate([np.ravel(load.prompt_tokens), np.ravel(load.output_tokens)])
     found = []
     if lengths.size and lengths.min() < 1:
-        found.append(Problem("engine", "tokens", f"is {lengths.min()}", "1 at least, of prompts and of outputs"))
+        found.append(InputProblem("engine", "tokens", f"is {lengths.min()}", "1 at least, of prompts and of outputs"))
     cached = np.asarray(load.cached_tokens, dtype=int)
     if (cached < 0).any() or (cached >= load.prompt_tokens).any():
         what = "is none of some prompt, or all of it"
-        found.append(Problem("engine", "cached_tokens", what, "0 at least, and a token left to compute"))
+        found.append(InputProblem("engine", "cached_tokens", what, "0 at least, and a token left to compute"))
     if (np.asarray(load.is_standing) & (load.output_tokens < 2)).any():
         what = "has requests of one token, which came with the prompt"
-        found.append(Problem("engine", "is_standing", what, "outputs of 2 tokens at least"))
+        found.append(InputProblem("engine", "is_standing", what, "outputs of 2 tokens at least"))
     return found
 
 
-def _state(w: World, load: EngineLoad) -> None:
+def _state(w: SimulationState, load: EngineLoad) -> None:
     """Write what requests bring beside their lengths."""
     w.sequences["delay_s"], w.sequences["host_s"] = load.delay_s, load.host_s
     w.sequences["is_standing"] = load.is_standing
@@ -155,7 +156,7 @@ def _state(w: World, load: EngineLoad) -> None:
         w.sequences["stated_instance"] = load.instances
 
 
-def _found(w: World) -> EngineRun:
+def _results(w: SimulationState) -> EngineRun:
     requests, instances = w.requests, w.colocated
     is_done = requests["state"] == FINISHED
     begun_s = np.fmin(requests["prefill_start_s"], requests["first_token_s"])  # what stands has no prefill

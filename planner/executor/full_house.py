@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from planner.executor.colocated_pools import Colocated
 from planner.executor.engine import engine_run
-from planner.executor.full_instance import full_instance, kept_full
-from planner.executor.kernel.records import MIXED_CRASH, Records, World
+from planner.executor.full_instance import full_instance, run_full_pool
+from planner.executor.initial_state import run_to_end, simulation_state
+from planner.executor.kernel.records import MIXED_CRASH, Records
+from planner.executor.kernel.state import SimulationState
 from planner.executor.prompt_blocks import PromptBlocks
 from planner.executor.run_question import RunQuestion
 from planner.executor.systems import System
-from planner.executor.worlds import run_to_end, world
 
 Floats = NDArray[np.float64]
 WAITING_PER_INSTANCE = 200
@@ -51,7 +52,7 @@ def paced_s(plan: System, requests: Records, faults: Records, blocks: PromptBloc
         faults: what happens to instances and links.
         blocks: blocks of every prompt, where the scenario has caches.
     """
-    w = world(plan, requests.copy(), faults=faults, blocks=blocks)
+    w = simulation_state(plan, requests.copy(), faults=faults, blocks=blocks)
     run_to_end(w)
     paces = list(_paces(plan, w, requests, faults, blocks))
     order, n_first = np.arange(len(requests)), full_house(plan)
@@ -64,7 +65,7 @@ def paced_s(plan: System, requests: Records, faults: Records, blocks: PromptBloc
 
 
 def _paces(
-    plan: System, w: World, requests: Records, faults: Records, blocks: PromptBlocks | None
+    plan: System, w: SimulationState, requests: Records, faults: Records, blocks: PromptBlocks | None
 ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
     """Requests of every part, and how they come to keep it full."""
     ways = w.routes[w.requests["route"]]
@@ -83,7 +84,7 @@ def _paces(
         n = ceil(full_house(plan) * len(rows) / len(requests))
         own = None if blocks is None else replace(blocks, prompts=blocks.prompts[rows])
         before["arrival_s"] = 0.0
-        apart = world(plan, before, users=n, faults=faults, blocks=own)
+        apart = simulation_state(plan, before, users=n, faults=faults, blocks=own)
         run_to_end(apart)
         yield rows, apart.requests["arrival_s"]
 
@@ -93,7 +94,7 @@ def _of_pool(
 ) -> Floats:
     full, pool = full_instance(one, asked, is_standing), one.batching(asked)
     full = full._replace(in_flight=full.in_flight * pool.n_instances)
-    load = kept_full(one, asked, is_standing, full, faults, max_retries)
+    load = run_full_pool(one, asked, is_standing, full, faults, max_retries)
     return engine_run(pool.rules, pool.times, load, pool.n_instances).arrival_s
 
 

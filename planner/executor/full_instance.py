@@ -48,7 +48,7 @@ def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.boo
 
     def run(in_flight: int, think_s: float = 0.0) -> tuple[float, float]:
         n = max(N_TO_FILL, TURNS * in_flight)
-        load = kept_full(one, asked[:n], is_standing[:n], Full(in_flight, 0.0, think_s))
+        load = run_full_pool(one, asked[:n], is_standing[:n], Full(in_flight, 0.0, think_s))
         return closed_loop(engine_run(rules, times, load))
 
     limit_s = one.engine.tpot_s
@@ -67,7 +67,7 @@ def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.boo
     return Full(low, rate, think_s)
 
 
-def kept_full(
+def run_full_pool(
     one: Colocated,
     requests: Records,
     is_standing: NDArray[np.bool_],

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.executor.colocated_pools import Colocated
-from planner.executor.columns import columns_of
 from planner.executor.confidence import t_quantile
 from planner.executor.control import convertible_pool
-from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN, World
-from planner.executor.streams import Stream
+from planner.executor.draws import columns_of
+from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN
+from planner.executor.kernel.state import SimulationState
+from planner.executor.streams import RequestStream
 from planner.executor.systems import System
-from planner.executor.warm_up import relaxations
+from planner.executor.warm_up import relaxation_times
 from planner.results import Interval, RunRecords
 from planner.scenario import Slo
 from planner.units import gbps
@@ -64,7 +65,7 @@ class Window:
     last: int
 
 
-def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_paced: bool = False) -> Outcome:
+def outcome(plan: System, w: SimulationState, window: Window, *, keep: bool = False, is_paced: bool = False) -> Outcome:
     """The figures of a run that has ended.
 
     Args:
@@ -91,7 +92,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_pa
         **_latency(plan, w, window, times),
         **_of_classes(plan, times),
         **watched,
-        **relaxations(plan, w, slice(window.first, window.last), busy),
+        **relaxation_times(plan, w, slice(window.first, window.last), busy),
         **_factors(w),
     }
     ended = columns_of(w.requests, ("n_retries", "reason"))
@@ -110,7 +111,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_pa
     return Outcome(metrics, counts, times, run_records(plan, w, window) if keep else None)
 
 
-def request_times(plan: System, w: World, window: Window) -> RequestTimes:
+def request_times(plan: System, w: SimulationState, window: Window) -> RequestTimes:
     """Times of the requests that count."""
     names = ("state", "request_class", "output_tokens", "arrival_s", "first_token_s", "finish_s")
     seen = columns_of(w.requests[window.first : window.last], names)
@@ -121,7 +122,7 @@ def request_times(plan: System, w: World, window: Window) -> RequestTimes:
     return RequestTimes(plan.class_of[seen["request_class"]], ttft, tpot)
 
 
-def check_pools(w: World) -> None:
+def check_pools(w: SimulationState) -> None:
     """Nothing, where cache pools hold what they count.
 
     Raises:
@@ -139,14 +140,14 @@ def check_pools(w: World) -> None:
     assert w.caches["transfer_blocks"].sum() == taken, "cache pools keep blocks for transfers that are over"
 
 
-def _moves(w: World) -> dict[str, float]:
+def _moves(w: SimulationState) -> dict[str, float]:
     """Counts of what moved between cache pools."""
     own, seen = w.rebalancer[0], ("n_offered", "n_moved", "n_dropped", "n_entries", "n_hits", "hit_tokens")
     moved_bytes = float(w.links["moved_bytes"].sum())
     return {f"rebalance {name}": own[name].item() for name in seen} | {"rebalance moved_bytes": moved_bytes}
 
 
-def _factors(w: World) -> dict[str, float]:
+def _factors(w: SimulationState) -> dict[str, float]:
     """Thresholds that were set, over the planned ones; the mean is over the time of the run."""
     control, now_s = w.scheduler[0], float(w.clock[0]["now_s"])
     whole_s = float(control["factor_s"] + control["factor"] * (now_s - control["changed_s"]))
@@ -154,7 +155,7 @@ def _factors(w: World) -> dict[str, float]:
     return {"factor_low": float(control["lowest"]), "factor_mean": mean, "factor_high": float(control["highest"])}
 
 
-def _latency(plan: System, w: World, window: Window, times: RequestTimes) -> dict[str, float]:
+def _latency(plan: System, w: SimulationState, window: Window, times: RequestTimes) -> dict[str, float]:
     """Mean times of the requests that count and finished; quantiles are of all replications together."""
     counted = w.requests[window.first : window.last]
     is_done = np.isfinite(times.ttft_s)
@@ -180,7 +181,7 @@ def _latency(plan: System, w: World, window: Window, times: RequestTimes) -> dic
     return found
 
 
-def site_name(stream: Stream) -> str:
+def site_name(stream: RequestStream) -> str:
     """Name that the figures of a class at one of its sites have."""
     return f"{stream.request_class} at {stream.site}"
 
@@ -206,7 +207,7 @@ def _ttft(seconds: Floats) -> dict[str, float]:
     }
 
 
-def _is_offloaded(plan: System, w: World) -> NDArray[np.bool_]:
+def _is_offloaded(plan: System, w: SimulationState) -> NDArray[np.bool_]:
     """Mask of ways that long prompts take, and that to another site or to a pool for such alone."""
     takes_both = np.array([spec.prompts is None for spec in plan.prefill])[w.routes["prefill_pool"]]
     return np.asarray((w.routes["is_long"] == 1) & ~(takes_both & (w.routes["link"] == NONE)))
@@ -218,7 +219,7 @@ def promised_share(slo: Slo | None, n_counted: float, n_done: float) -> float:
     return min(percentile / 100 * n_counted / n_done, 1.0) if n_done > 0 else 1.0
 
 
-def _watched(plan: System, w: World, window: Window, *, is_paced: bool) -> dict[str, float]:
+def _watched(plan: System, w: SimulationState, window: Window, *, is_paced: bool) -> dict[str, float]:
     """Figures of pools and links between the first and the last arrival that counts."""
     rows = np.searchsorted(w.sample_at, [window.first, window.last - 1])
     samples, columns = w.samples[rows[0] : rows[1] + 1], sample_names(plan)
@@ -261,7 +262,7 @@ def _watched(plan: System, w: World, window: Window, *, is_paced: bool) -> dict[
     return found
 
 
-def _used(plan: System, one: Colocated, w: World, moment: str, start_s: float, end_s: float) -> float:
+def _used(plan: System, one: Colocated, w: SimulationState, moment: str, start_s: float, end_s: float) -> float:
     """Rate of the requests of a colocated pool over what its instances do at the most, between two times."""
     rows, _ = one.entering(w)
     full = plan.full_req_per_s.get(one.pool.name, 0.0) * one.pool.n_instances
@@ -271,7 +272,7 @@ def _used(plan: System, one: Colocated, w: World, moment: str, start_s: float, e
     return float(np.count_nonzero((left_s > start_s) & (left_s <= end_s)) / (end_s - start_s) / full)
 
 
-def _decoded_by(w: World, d: int) -> Any:
+def _decoded_by(w: SimulationState, d: int) -> Any:
     """Requests that a decode pool may have, some of the first."""
     asked = w.requests[:N_TO_FILL]
     mine = np.unique(w.routes["request_class"][w.routes["decode_pool"] == d])
@@ -288,7 +289,7 @@ def sample_names(plan: System) -> list[str]:
     return names + [f"{link.name} {what}" for link in plan.links for what in ("transfers", "bytes")]
 
 
-def run_records(plan: System, w: World, window: Window) -> RunRecords:
+def run_records(plan: System, w: SimulationState, window: Window) -> RunRecords:
     """Everything about every request, as columns."""
     asked, routes = w.requests, w.routes
     way = np.maximum(asked["route"], 0)

@@ -1,23 +1,91 @@
 """Memory that a run takes, by its arrays, against what there is."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
 import numpy as np
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.executor.draws import Draws, read
-from planner.executor.kernel.records import ENTRY, PREFIX, PROMPT, REQUEST, SEQUENCE, USED
+from planner.executor.kernel.control_records import ENTRY
+from planner.executor.kernel.records import PREFIX, PROMPT, REQUEST, SEQUENCE, USED
 from planner.executor.prompt_blocks import numbered
 from planner.executor.rebalancing import stated_rebalance
 from planner.executor.run_question import RunQuestion
 from planner.executor.sessions import SPARE, session_requests
 from planner.jobs import HERE, Workers
-from planner.memory import available_bytes
 from planner.scenario import Scenario
 from planner.units import GB
+
+KIB = 1024
+ROOT = Path("/")
+GROUPS = Path("sys/fs/cgroup")
+"""Where control groups are mounted: those of version 2 there, those of version 1 below, by what they control."""
+VERSION_1 = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+VERSION_2 = "", "memory.max", "memory.current", "inactive_file"
+"""Folder of a version, its files for the limit and for what is used, and the key of what can be given up at once."""
+
+
+def available_bytes(root: Path = ROOT) -> int | None:
+    """Memory that can be taken before something else must go [B]; None where the system does not say.
+
+    Args:
+        root: where `proc` and `sys` are.
+
+    Source:
+        proc(5), MemAvailable; Linux kernel documentation, cgroup-v1/memory.rst and cgroup-v2.rst; getrlimit(2).
+    """
+    found = [*_of_machine(root), *_of_groups(root), *_of_process(root)]
+    return max(min(found), 0) if found else None
+
+
+def _of_machine(root: Path) -> Iterator[int]:
+    """Memory that is free, and that Linux would give up; elsewhere, as on macOS, all that there is."""
+    try:
+        yield KIB * _values(root / "proc/meminfo")["MemAvailable"]
+    except (OSError, KeyError):
+        with suppress(AttributeError, ValueError, OSError):
+            yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _of_groups(root: Path) -> Iterator[int]:
+    """Memory left to every group that the process is in, and to every one above it."""
+    lines: list[str] = []
+    with suppress(OSError):
+        lines = (root / "proc/self/cgroup").read_text(encoding="ascii", errors="replace").splitlines()
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        below, limit, used, spare = VERSION_1 if controllers else VERSION_2
+        mount = root / GROUPS / below
+        group = mount / path.strip("/")
+        for folder in (group, *(above for above in group.parents if above.is_relative_to(mount))):
+            with suppress(OSError, ValueError):  # "max" is none; a container may not see its path
+                left = int((folder / limit).read_text()) - int((folder / used).read_text())
+                with suppress(OSError, KeyError):
+                    left += _values(folder / "memory.stat")[spare]
+                yield left
+
+
+def _of_process(root: Path) -> Iterator[int]:
+    """Memory that the limit on the addresses of a process leaves."""
+    with suppress(ImportError, OSError, KeyError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            yield limit - KIB * _values(root / "proc/self/status")["VmSize"]
+
+
+def _values(path: Path) -> dict[str, int]:
+    """Whole numbers of a file of `name: number unit` or `name number` lines."""
+    words = (line.replace(":", " ").split() for line in path.read_text(encoding="ascii", errors="replace").splitlines())
+    return {found[0]: int(found[1]) for found in words if len(found) > 1 and found[1].isdigit()}
+
 
 PACED = 2.0
 """Times the memory of a request, of a full system with colocated pools: its arrivals are those of runs before."""
@@ -102,7 +170,7 @@ class RunMemory:
             allowed = f"at most {fitting:,} requests" if fitting >= question.n_replications else "a machine with more"
             more = ", or fewer --workers" if own > ALWAYS_BYTES else ""
             what = f"a run of {n:,} requests takes {need / GB:.3g} GB of memory, and {there / GB:.3g} GB are available"
-            raise InputError(Problem(self.scenario.name, "", what, allowed + more))
+            raise InputError(InputProblem(self.scenario.name, "", what, allowed + more))
         return need
 
     def fits(self, question: RunQuestion, n_replications: int) -> bool:

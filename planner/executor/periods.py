@@ -1,6 +1,6 @@
 """All periods of a plan, each run by itself, and the whole time that they add up to."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,16 +13,16 @@ from planner.executor import timings
 from planner.executor.measure import Outcome, RequestTimes
 from planner.executor.memory import RunMemory
 from planner.executor.run import default_load, replications, with_full_rates
-from planner.executor.run_answer import answer
+from planner.executor.run_answer import run_of_replications
 from planner.executor.run_question import Enough, RunQuestion, run_on
-from planner.executor.streams import Stream
+from planner.executor.streams import RequestStream
 from planner.executor.systems import System, system
 from planner.jobs import HERE, Workers
 from planner.notes import Note, note
+from planner.progress import MeasuredProgress
 from planner.results import NONE_LEAVES, PeriodPlan, PeriodRun, Plan, PoolPlan, Run, RunFigures
 from planner.scenario import Scenario
 
-Say = Callable[[str, float], None]
 Floats = NDArray[np.float64]
 NO_TIMES = RequestTimes(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 """Of all periods together: these have the times of their own."""
@@ -37,7 +37,7 @@ MOST_NAMED = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PeriodPart:
     """A period that was run."""
 
     plan: PeriodPlan
@@ -53,7 +53,7 @@ def simulate_periods(
     plan: Plan,
     question: RunQuestion,
     data_dirs: Sequence[Path] = (),
-    say: Say = lambda _, __: None,
+    progress: MeasuredProgress = lambda _, __: None,
     workers: Workers = HERE,
     enough: Enough = lambda _: True,
 ) -> Run:
@@ -68,7 +68,7 @@ def simulate_periods(
         plan: the plan, with its periods.
         question: how long and how often each period is run, and at what fraction of its demand.
         data_dirs: folders in which traces are looked for.
-        say: is told which period is run, and the fraction done of all.
+        progress: is told which period is run, and the fraction done of all.
         workers: who shares the replications; the answer does not depend on it.
         enough: whether a run will do; else replications are added in every period, up to the limit of the question.
 
@@ -90,10 +90,10 @@ def simulate_periods(
 
     def run(asked: RunQuestion, some: range) -> Run:
         for i, part in enumerate(parts):
-            tell = partial(_tell, say, part.plan.name, i / len(parts), 1 / len(parts))
-            tell(0.0)
+            done = partial(_report_progress, progress, part.plan.name, i / len(parts), 1 / len(parts))
+            done(0.0)
             rate = load * part.plan.demand_req_per_s
-            part.outcomes[some.start :] = replications(part.system, asked, some, rate, data_dirs, tell, workers)
+            part.outcomes[some.start :] = replications(part.system, asked, some, rate, data_dirs, done, workers)
         return _together(plan, parts, asked, load)
 
     return run_on(question, run, enough, memory.fits)
@@ -101,20 +101,22 @@ def simulate_periods(
 
 def _part(
     scenario: Scenario, plan: Plan, period: PeriodPlan, question: RunQuestion, load: float, data_dirs: Sequence[Path]
-) -> Part:
+) -> PeriodPart:
     """A period that is yet to be run."""
     of_all = period.hours / sum(p.hours for p in plan.periods)
     alone = system(scenario, plan, data_dirs, period.name)
-    return Part(period, with_full_rates(alone, question, load * period.demand_req_per_s, data_dirs), of_all, [])
+    return PeriodPart(period, with_full_rates(alone, question, load * period.demand_req_per_s, data_dirs), of_all, [])
 
 
-def _together(plan: Plan, parts: Sequence[Part], question: RunQuestion, load: float) -> Run:
+def _together(plan: Plan, parts: Sequence[PeriodPart], question: RunQuestion, load: float) -> Run:
     """The run of the whole time, with that of every period."""
     runs = tuple(_period_run(part, question, load) for part in parts)
     rate = sum(part.time_fraction * part.plan.demand_req_per_s for part in parts)
     joined = [_joined(parts, r) for r in range(len(parts[0].outcomes))]
-    shares = [timings.Part(p.system, p.time_fraction * p.plan.demand_req_per_s, p.outcomes) for p in parts]
-    run = answer(whole_system(plan, parts), question, load, load * rate, joined, shares)
+    shares = [
+        timings.PeriodReplications(p.system, p.time_fraction * p.plan.demand_req_per_s, p.outcomes) for p in parts
+    ]
+    run = run_of_replications(whole_system(plan, parts), question, load, load * rate, joined, shares)
     return run.model_copy(
         update={
             "periods": runs,
@@ -135,12 +137,12 @@ def _served(scenario: Scenario, plan: Plan) -> list[PeriodPlan]:
     return [period for period in found if period.hours > 0]
 
 
-def _tell(say: Say, name: str, begun: float, share: float, fraction: float) -> None:
-    say(f"running {name}", begun + share * fraction)
+def _report_progress(progress: MeasuredProgress, name: str, begun: float, share: float, fraction: float) -> None:
+    progress(f"running {name}", begun + share * fraction)
 
 
-def _period_run(part: Part, question: RunQuestion, load: float) -> PeriodRun:
-    run = answer(part.system, question, load, load * part.plan.demand_req_per_s, part.outcomes)
+def _period_run(part: PeriodPart, question: RunQuestion, load: float) -> PeriodRun:
+    run = run_of_replications(part.system, question, load, load * part.plan.demand_req_per_s, part.outcomes)
     figures = {name: getattr(run, name) for name in RunFigures.model_fields}
     return PeriodRun(name=part.plan.name, hours=part.plan.hours, **figures)
 
@@ -158,7 +160,7 @@ def _notes(runs: Sequence[PeriodRun]) -> Iterator[Note]:
         )
 
 
-def whole_system(plan: Plan, parts: Sequence[Part]) -> System:
+def whole_system(plan: Plan, parts: Sequence[PeriodPart]) -> System:
     """Union of what ran in any period: pools with as many instances as they ever have, streams at their mean rates."""
     ran = [part.system for part in parts]
     used = {pool.name for one in ran for pool in (*one.prefill, *one.decode)}
@@ -178,7 +180,7 @@ def whole_system(plan: Plan, parts: Sequence[Part]) -> System:
     )
 
 
-def _streams(parts: Sequence[Part]) -> tuple[Stream, ...]:
+def _streams(parts: Sequence[PeriodPart]) -> tuple[RequestStream, ...]:
     rates: dict[tuple[str, str | None], float] = {}
     for part in parts:
         for stream in part.system.streams:
@@ -186,10 +188,10 @@ def _streams(parts: Sequence[Part]) -> tuple[Stream, ...]:
             rates[key] = rates.get(key, 0.0) + part.time_fraction * stream.req_per_s
     order = list(parts[0].system.scenario.workloads)
     known = sorted(rates, key=lambda key: order.index(key[0]))
-    return tuple(Stream(name, site, rates[name, site], NONE_LEAVES, None) for name, site in known)
+    return tuple(RequestStream(name, site, rates[name, site], NONE_LEAVES, None) for name, site in known)
 
 
-def _joined(parts: Sequence[Part], replication: int) -> Outcome:
+def _joined(parts: Sequence[PeriodPart], replication: int) -> Outcome:
     """One replication of every period as one of the whole time."""
     outcomes = [part.outcomes[replication] for part in parts]
     counts = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
@@ -198,7 +200,7 @@ def _joined(parts: Sequence[Part], replication: int) -> Outcome:
     return Outcome(metrics, counts, NO_TIMES)
 
 
-def _metric(parts: Sequence[Part], replication: int, name: str) -> float:
+def _metric(parts: Sequence[PeriodPart], replication: int, name: str) -> float:
     """A figure over all periods: their sum, extreme or mean; what a period does not have counts nothing."""
     values = np.array([part.outcomes[replication].metrics.get(name, np.nan) for part in parts])
     known = np.isfinite(values)
@@ -216,7 +218,7 @@ def _metric(parts: Sequence[Part], replication: int, name: str) -> float:
     return float(values[known] @ weights / weights.sum()) if weights.sum() > 0 else np.nan
 
 
-def _by_time(parts: Sequence[Part], name: str) -> Floats:
+def _by_time(parts: Sequence[PeriodPart], name: str) -> Floats:
     """Fractions of the time, of what instances do those of the largest number that a pool has."""
     fractions = np.array([part.time_fraction for part in parts])
     pool = name.partition(".")[2] if name.startswith("utilization.") else name.removesuffix(" batch")
@@ -229,7 +231,7 @@ def _n_instances(one: System, name: str) -> int:
     return pools[name].n_instances if name in pools else 0
 
 
-def _requests(part: Part, replication: int, name: str) -> float:
+def _requests(part: PeriodPart, replication: int, name: str) -> float:
     """Weight of a period in a mean over requests: its requests, or those of a class, or their prompt tokens."""
     metrics = part.outcomes[replication].metrics
     n, rate = part.outcomes[replication].counts["n_counted"], part.plan.demand_req_per_s

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError
-from planner.executor.kernel.records import MOVER, NONE, OFFER, POOL_CURVES, PREFIX, REBALANCER, USED, USES, Records
+from planner.executor.kernel.control_records import MOVER, REBALANCER
+from planner.executor.kernel.records import NONE, OFFER, POOL_CURVES, PREFIX, USED, USES, Records
 from planner.executor.prompt_blocks import PromptBlocks
 from planner.results import LinkPlan, PoolPlan
 from planner.scenario import CacheRebalance, Scenario

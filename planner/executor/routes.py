@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.executor.kernel.records import NONE, ROUTE, Records
-from planner.executor.streams import Stream
+from planner.executor.streams import RequestStream
 from planner.results import ALL_LEAVE, NONE_LEAVES, LinkPlan, PoolPlan
 from planner.scenario import Scenario
 
@@ -17,7 +17,7 @@ PARTS: tuple[Part, Part] = ("short", "long")
 """Of a stream: its ways for each, by whether they are for long prompts."""
 
 
-class Way(NamedTuple):
+class RouteIndices(NamedTuple):
     """A way from prefill to decode, by indices."""
 
     prefill: int
@@ -28,7 +28,7 @@ class Way(NamedTuple):
     """What speaks for it, beside the other ways of the same prompts."""
 
 
-Ways = dict[Part, tuple[Way, ...]]
+Ways = dict[Part, tuple[RouteIndices, ...]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Topology:
     decode: tuple[PoolPlan, ...]
     links: tuple[LinkPlan, ...]
 
-    def ways(self, stream: Stream) -> Ways:
+    def stream_routes(self, stream: RequestStream) -> Ways:
         """The ways of a stream.
 
         Raises:
@@ -54,16 +54,16 @@ class Topology:
             raise InputError(self.scenario.problem(key, what, "the plan of this scenario"))
         return found
 
-    def _of_part(self, stream: Stream, part: Part) -> list[Way]:
+    def _of_part(self, stream: RequestStream, part: Part) -> list[RouteIndices]:
         """The ways of a part: every prefill pool's weight is divided between those that may decode after it.
 
         A colocated pool decodes what it prefills; its share of decode is of what others prefill. Where a plan states no
         shares, it has none of that beside a decode pool.
         """
-        found: list[Way] = []
+        found: list[RouteIndices] = []
         for spec, p in self.prefill:
             ends = (d for d in range(len(self.decode)) if self._serves(stream, spec, self.decode[d]))
-            ways = [way for d in ends if (way := self._way(stream, part, spec, p, d)) is not None]
+            ways = [way for d in ends if (way := self._route(stream, part, spec, p, d)) is not None]
             if stream.pool_shares is None and any(self.decode[way.decode].role == "decode" for way in ways):
                 ways = [way for way in ways if self.decode[way.decode].role == "decode"]
             total = sum(way.weight for way in ways)
@@ -71,7 +71,7 @@ class Topology:
             found += [way._replace(weight=way.weight * share) for way in ways]
         return found
 
-    def _serves(self, stream: Stream, prefill: PoolPlan, decode: PoolPlan) -> bool:
+    def _serves(self, stream: RequestStream, prefill: PoolPlan, decode: PoolPlan) -> bool:
         """True if a prefill and a decode pool take a class, and decode is at the site of the stream."""
         if prefill.role == "colocated" and prefill.name != decode.name:
             return False
@@ -79,7 +79,7 @@ class Topology:
         takes = all(stream.request_class in self.scenario.classes_of(pool) for pool in pools)
         return takes and stream.site in (None, decode.site)
 
-    def _way(self, stream: Stream, part: Part, spec: PoolPlan, p: int, d: int) -> Way | None:
+    def _route(self, stream: RequestStream, part: Part, spec: PoolPlan, p: int, d: int) -> RouteIndices | None:
         """The way from a prefill pool to a decode pool for a part of a stream; None: no way."""
         decode, shares = self.decode[d], stream.pool_shares
         ends, link = (spec.site, decode.site), NONE
@@ -89,12 +89,12 @@ class Topology:
                 return None
         if shares is None:
             takes = spec.prompts or ("short" if link == NONE else "long")
-            return Way(p, link, d, decode.offered_req_per_s) if takes == part else None
+            return RouteIndices(p, link, d, decode.offered_req_per_s) if takes == part else None
         is_own = spec.role == "colocated"
         weight = 1.0 if is_own else shares.get("decode", {}).get(decode.name, 0.0)
-        return Way(p, link, d, weight) if weight > 0 and self._prefill_weight(stream, part, spec) > 0 else None
+        return RouteIndices(p, link, d, weight) if weight > 0 and self._prefill_weight(stream, part, spec) > 0 else None
 
-    def _prefill_weight(self, stream: Stream, part: Part, spec: PoolPlan) -> float:
+    def _prefill_weight(self, stream: RequestStream, part: Part, spec: PoolPlan) -> float:
         """Weight of a prefill pool, beside the others of a part."""
         shares = stream.pool_shares
         return spec.offered_req_per_s if shares is None else shares.get(part, {}).get(spec.name, 0.0)
@@ -104,7 +104,7 @@ def _joins(link: LinkPlan, ends: tuple[str, str]) -> bool:
     return (link.from_site, link.to_site) == ends and link.capacity_gbps > 0
 
 
-def divided(stream: Stream, ways: Ways) -> Stream:
+def divided(stream: RequestStream, ways: Ways) -> RequestStream:
     """The stream with a threshold that decides something: where all prompts take the same ways none does."""
     if not ways["long"]:
         return replace(stream, threshold=NONE_LEAVES)

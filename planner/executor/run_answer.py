@@ -11,9 +11,9 @@ from planner.executor.full_house import n_users
 from planner.executor.measure import REASONS, Outcome, averaged, site_name
 from planner.executor.rebalancing import stated_rebalance
 from planner.executor.run_question import RunQuestion
-from planner.executor.streams import Stream
+from planner.executor.streams import RequestStream
 from planner.executor.systems import System
-from planner.executor.timings import Part, timed
+from planner.executor.timings import PeriodReplications, timed
 from planner.executor.warm_up import Unsettled, unsettled
 from planner.notes import Note, note
 from planner.results import (
@@ -54,18 +54,18 @@ PROMISED = ("ttft_promised_s", "tpot_promised_s")
 """Figures at the percentile of a promise, which are left out where there is none."""
 
 
-def answer(
+def run_of_replications(
     plan: System,
     question: RunQuestion,
     load: float | None,
     req_per_s: float,
     outcomes: Sequence[Outcome],
-    parts: Sequence[Part] = (),
+    parts: Sequence[PeriodReplications] = (),
 ) -> Run:
     """The run that replications add up to; of several periods, with the parts that they are made of."""
     _check_finished(plan, outcomes)
     mean, intervals = averaged(outcomes)
-    parts = parts or (Part(plan, 1.0, outcomes),)
+    parts = parts or (PeriodReplications(plan, 1.0, outcomes),)
     times = timed(parts, plan.classes)
     alike = all(are_alike(part.outcomes) for part in parts)
     mean, intervals = mean | times.figures, {} if alike else intervals | times.intervals
@@ -92,12 +92,12 @@ def answer(
         simulated_s=total["simulated_s"],
         cross_site_bytes=total["cross_site_bytes"],
         **fields,
-        ttft_promised_s=known(mean["ttft_promised_s"]) if promises else None,
-        tpot_mean_s=known(mean["tpot_mean_s"]),
-        tpot_p90_s=known(mean["tpot_p90_s"]),
+        ttft_promised_s=figure_or_none(mean["ttft_promised_s"]) if promises else None,
+        tpot_mean_s=figure_or_none(mean["tpot_mean_s"]),
+        tpot_p90_s=figure_or_none(mean["tpot_p90_s"]),
         utilization=_utilization(plan, mean),
         links={link.name: _link(mean, link.name) for link in plan.links},
-        prefix_hit_fraction=known(mean["prefix_hit_fraction"]) if _caches(plan) else None,
+        prefix_hit_fraction=figure_or_none(mean["prefix_hit_fraction"]) if _caches(plan) else None,
         waits=WaitRun(**{name: mean[name] for name in WaitRun.model_fields}),
         pools=_pools(plan, mean),
         classes=tuple(_class(plan, mean, intervals, name, outcomes) for name in plan.classes),
@@ -158,7 +158,7 @@ def _check_finished(plan: System, outcomes: Sequence[Outcome]) -> None:
     raise CheckFailedError(f"{plan.scenario.name}: {what}; see its [execution]")
 
 
-def known(value: float) -> float | None:
+def figure_or_none(value: float) -> float | None:
     """None for a figure of nothing."""
     return value if isfinite(value) else None
 
@@ -209,15 +209,15 @@ def _class(
     return ClassRun(
         name=name,
         n_counted=_n_counted(outcomes, name),
-        **{metric: known(mean[f"{metric} of {name}"]) for metric in metrics},
+        **{metric: figure_or_none(mean[f"{metric} of {name}"]) for metric in metrics},
         intervals={metric: intervals[key] for metric in metrics if (key := f"{metric} of {name}") in intervals},
         sites=tuple(_site(mean, stream, outcomes) for stream in sites) if len(sites) > 1 else (),
     )
 
 
-def _site(mean: dict[str, float], stream: Stream, outcomes: Sequence[Outcome]) -> SiteRun:
+def _site(mean: dict[str, float], stream: RequestStream, outcomes: Sequence[Outcome]) -> SiteRun:
     name = site_name(stream)
-    figures = {metric: known(mean[f"{metric} of {name}"]) for metric in SITE_MEANS}
+    figures = {metric: figure_or_none(mean[f"{metric} of {name}"]) for metric in SITE_MEANS}
     return SiteRun(name=stream.site or "", n_counted=_n_counted(outcomes, name), **figures)
 
 

@@ -2,24 +2,32 @@
 
 What the scenario says of an instance, the roofline's times and the measured curves are common with the optimizer; what
 is made of them is not.
+
+Memory of a prefill instance for caches, and the prompts that it can hold at all.
+
+The optimizer counts by itself; only the roofline's bytes are shared.
 """
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.curves import Curve, PrefillService
 from planner.errors import InputError
-from planner.executor.room import Room, prefill_room
-from planner.profiles import missing_shapes
+from planner.profiles import MeasuredInstance, SwaLayers, missing_shapes
 from planner.profiles.instance_spec import InstanceSpec
 from planner.roofline import (
-    ServedModel,
+    BLOCK_TOKENS,
+    InstanceModel,
+    MemoryFit,
     index_key_bytes_per_token,
     instance_model,
     instance_rates,
     kv_bytes_curve,
+    kv_bytes_per_rank,
+    longest_request,
     physical_kv_bytes,
     roofline_prefill,
 )
@@ -33,6 +41,51 @@ from planner.scenario import (
     unmeasured,
 )
 from planner.units import GB
+
+ENDS = (1 << 17, 1 << 18)
+"""Lengths beyond every window: from there on bytes grow evenly."""
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """Memory of a prefill instance for the caches of its prompts."""
+
+    memory_bytes: float
+    """Of a rank, those of all replicas together [B]."""
+    held: Curve
+    """What a prompt takes of it by length, in whole blocks [B]."""
+    longest_tokens: float
+    """Longest prompt that one replica holds [tokens]."""
+
+
+def prefill_room(served: InstanceModel, measured: MeasuredInstance | None, memory_gb: float | None) -> Room:
+    """Room of a prefill instance beside the weights.
+
+    Args:
+        served: the model on the instance.
+        measured: whose times are used instead, if any: what somebody ran on it fits.
+        memory_gb: room that the scenario states [GB]; None: as counted.
+
+    Returns:
+        Room of the instance; a prompt lies on one of its data-parallel replicas.
+    """
+    layout, held = served.layout, _occupied(served)
+    replica = max(served.memory.cache_bytes, 0.0) if memory_gb is None else memory_gb * GB / layout.dp_size
+    longest = longest_request(served.cached_model, MemoryFit(replica, 0.0, 0.0), layout, served.kv_precision)
+    ran = None if measured is None or measured.basis != "measured" or memory_gb is not None else measured.prefill
+    if ran is not None and ran.tokens[-1] > longest:
+        longest, replica = ran.tokens[-1], float(held(ran.tokens[-1] + BLOCK_TOKENS))
+    return Room(layout.dp_size * replica, held, longest)
+
+
+def _occupied(served: InstanceModel) -> Curve:
+    """Cache and state on a rank: straight between the ends of windows, where lengths are whole blocks."""
+    windows = [group.window for group in served.cached_model.architecture.attention if isinstance(group, SwaLayers)]
+    tokens = sorted({BLOCK_TOKENS, *(ceil(window / BLOCK_TOKENS) * BLOCK_TOKENS for window in windows), *ENDS})
+    layout = served.layout
+    sizes = {"tp_size": layout.tp_size, "pp_size": layout.pp_size}
+    return Curve.linear(tokens, kv_bytes_per_rank(served.cached_model, tokens, served.kv_precision, **sizes).tolist())
+
 
 LONG_TOKENS = np.array([1 << 17, 1 << 18], dtype=np.float64)
 """Lengths beyond every window: between them bytes grow evenly."""
@@ -107,7 +160,7 @@ class Source:
     key: str
     """Name of the scenario's pool."""
     asked: InstanceSpec
-    served: ServedModel | None
+    served: InstanceModel | None
     """The roofline of it; None where somebody measured it."""
 
     @property
@@ -170,14 +223,14 @@ def prefill_times(found: Source) -> PrefillTimes:
     else:
         assert served is not None, "a source is measured or served"
         unlimited = 0.0, float("inf")
-        service, wire = roofline_prefill(served, unlimited), wire_bytes(served, asked.kv_precision)
+        service, wire = roofline_prefill(served, unlimited), wire_curve(served, asked.kv_precision)
     assert service is not None, "a source of prefill has prefill"
     service = service.scaled(asked.time_factor)
     handoff = wire if served is None else _physical(served)
     return PrefillTimes(service, wire, handoff, asked.model.architecture.n_layers or 1, _prefill_room(found))
 
 
-def wire_bytes(served: ServedModel, kv_precision: str) -> Curve:
+def wire_curve(served: InstanceModel, kv_precision: str) -> Curve:
     """Bytes of a cache on the wire between sites by length: logical bytes and index keys [B]."""
     cached = served.cached_model
     return with_slope(kv_bytes_curve(cached, kv_precision), index_key_bytes_per_token(cached))
@@ -229,7 +282,7 @@ def _measured_decode(found: Source) -> DecodeTimes:
     return DecodeTimes(limit, step, np.inf if found.memory_bytes is None else found.memory_bytes, state, per_token)
 
 
-def _roofline_decode(found: Source, served: ServedModel, context_tokens: float) -> DecodeTimes:
+def _roofline_decode(found: Source, served: InstanceModel, context_tokens: float) -> DecodeTimes:
     """Decode on the roofline, before what the scenario states of the pool."""
     longest_s = found.asked.longest_step_s
     limit = served.largest_batch_within(context_tokens, np.inf if longest_s is None else longest_s)
@@ -247,7 +300,7 @@ def _roofline_decode(found: Source, served: ServedModel, context_tokens: float) 
     return DecodeTimes(limit, np.vstack([table[:1], table]), counted if memory is None else memory, state, per_token)
 
 
-def _physical(served: ServedModel) -> Curve:
+def _physical(served: InstanceModel) -> Curve:
     state, per_token = _line(
         physical_kv_bytes(served.cached_model, LONG_TOKENS, served.kv_precision, tp_size=served.layout.tp_size)
     )

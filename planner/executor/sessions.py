@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.executor.draws import Draws, below_one, blank_requests, contents, whole
+from planner.executor.draws import Draws, below_one, blank_requests, contents, whole_tokens
 from planner.executor.kernel.records import Records
 from planner.executor.prompt_blocks import PromptBlocks, session_blocks
 from planner.scenario import Scenario, Sessions
@@ -73,7 +73,7 @@ def drawn_turns(
     size, firsts = int(n_turns.sum()), np.cumsum(n_turns) - n_turns
     session = np.repeat(np.arange(n_sessions), n_turns)
     asked = contents(workload, size, "sessions", draws, Path())
-    new = whole(distribution(rules.new_tokens).quantile(draws.generator("session texts").random(size)))
+    new = whole_tokens(distribution(rules.new_tokens).quantile(draws.generator("session texts").random(size)))
     new[firsts] = asked.total_tokens[firsts]
     said = np.cumsum(new + asked.output_tokens) - asked.output_tokens
     total = said - np.repeat((said - new)[firsts], n_turns)

@@ -15,7 +15,7 @@ N_ATOMS = 4096
 
 
 @dataclass(frozen=True)
-class Stream:
+class RequestStream:
     """Requests of a class that are decoded at a site."""
 
     request_class: str
@@ -28,7 +28,7 @@ class Stream:
     """What every pool takes, where the plan says; else it is in proportion to the pools' rates."""
 
 
-def asked_period(scenario: Scenario, fleet: Fleet, name: str | None) -> PeriodPlan | None:
+def chosen_period(scenario: Scenario, fleet: Fleet, name: str | None) -> PeriodPlan | None:
     """The period that is run: the one named, or the only one; None of a plan without periods.
 
     Raises:
@@ -55,7 +55,7 @@ def asked_period(scenario: Scenario, fleet: Fleet, name: str | None) -> PeriodPl
 
 def streams_of(
     scenario: Scenario, fleet: Fleet, period: PeriodPlan | None, data_dirs: Sequence[Path] = ()
-) -> tuple[Stream, ...]:
+) -> tuple[RequestStream, ...]:
     """The streams of a plan, in the order of the scenario's classes; those without requests are left out.
 
     Args:
@@ -76,7 +76,7 @@ def streams_of(
     return found
 
 
-def _of_one_demand(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path]) -> Iterator[Stream]:
+def _of_one_demand(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path]) -> Iterator[RequestStream]:
     stated = {c.name: c for c in fleet.classes} if isinstance(fleet, Plan) else {}
     for name, (share, _) in scenario.workloads.items():
         plan = stated.get(name)
@@ -87,7 +87,7 @@ def _of_one_demand(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path]) 
         sites: Mapping[str | None, float] = _sites(scenario, name) or {None: 1.0}
         for site, part in sites.items():
             rate = share * part * fleet.throughput_req_per_s
-            yield Stream(name, site, rate, Threshold.of_plan(tokens), shares)
+            yield RequestStream(name, site, rate, Threshold.of_plan(tokens), shares)
 
 
 def _sites(scenario: Scenario, name: str) -> dict[str | None, float]:
@@ -105,7 +105,7 @@ def _threshold_that_offloads(scenario: Scenario, name: str, fraction: float, dat
     return float(uncached[order][min(int(kept), order.size - 1)])
 
 
-def _of_period(scenario: Scenario, period: PeriodPlan) -> Iterator[Stream]:
+def _of_period(scenario: Scenario, period: PeriodPlan) -> Iterator[RequestStream]:
     rates = period.decoded_req_per_s or _where_they_arrive(scenario, period)
     if foreign := next((name for name in (*rates, *period.thresholds) if name not in scenario.workloads), None):
         what = f"the plan's class '{foreign}' is not the scenario's"
@@ -118,7 +118,7 @@ def _of_period(scenario: Scenario, period: PeriodPlan) -> Iterator[Stream]:
                 what = f"has no threshold for '{site}' in '{period.name}' of the plan"
                 raise InputError(scenario.problem(("classes", name), what, "the plan of this scenario"))
             shares = period.pool_shares.get(name, {}).get(site)
-            yield Stream(name, site, rate, Threshold.of_plan(period.thresholds[name][site]), shares)
+            yield RequestStream(name, site, rate, Threshold.of_plan(period.thresholds[name][site]), shares)
 
 
 def _where_they_arrive(scenario: Scenario, period: PeriodPlan) -> dict[str, dict[str, float]]:

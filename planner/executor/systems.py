@@ -14,7 +14,7 @@ from planner.executor.kernel.records import Records
 from planner.executor.rebalancing import check_rebalance
 from planner.executor.routes import Topology, Ways, divided
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times, source
-from planner.executor.streams import Stream, asked_period, streams_of
+from planner.executor.streams import RequestStream, chosen_period, streams_of
 from planner.results import Fleet, LinkPlan, Plan, PoolPlan
 from planner.scenario import Scenario, requests_of
 
@@ -36,7 +36,7 @@ class System:
     decode: tuple[PoolPlan, ...]
     """Pools, then the ways out of colocated ones."""
     links: tuple[LinkPlan, ...]
-    streams: tuple[Stream, ...]
+    streams: tuple[RequestStream, ...]
     ways: tuple[Ways, ...]
     """Of every stream."""
     prefill_times: tuple[PrefillTimes, ...]
@@ -125,7 +125,7 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = (), per
         InputError: the plan is not one of this scenario or has no such period, its pools have no service times, its
             scheduler nothing to convert, or the rebalancing of its caches no link.
     """
-    when = asked_period(scenario, fleet, period)
+    when = chosen_period(scenario, fleet, period)
     now = fleet.in_period(when) if when is not None and isinstance(fleet, Plan) else fleet
     _check(scenario, now)
     used = [pool for pool in now.pools if pool.n_instances > 0]
@@ -138,7 +138,7 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = (), per
     check_rebalance(scenario, prefill, links)
     through = Topology(scenario, (*((pool, p) for p, pool in enumerate(prefill)), *guests), decode, links)
     streams = streams_of(scenario, fleet, when, data_dirs)
-    ways = tuple(map(through.ways, streams))
+    ways = tuple(map(through.stream_routes, streams))
     times = (
         *(prefill_times(source(scenario, pool.key, pool.layout)) for pool in own),
         *(one.way_in_times for one in colocated),

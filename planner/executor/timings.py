@@ -15,7 +15,7 @@ QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
 PROMISED, PROMISED_STEP = "ttft_promised_s", "tpot_promised_s"
 
 
-class Part(NamedTuple):
+class PeriodReplications(NamedTuple):
     """Replications of a period, or of all there is."""
 
     system: System
@@ -31,7 +31,7 @@ class Timed(NamedTuple):
     intervals: dict[str, Interval]
 
 
-def timed(parts: Sequence[Part], classes: Sequence[str]) -> Timed:
+def timed(parts: Sequence[PeriodReplications], classes: Sequence[str]) -> Timed:
     """Quantiles of TTFT and TPOT of all requests and of each class, and intervals of these and of their means.
 
     Args:
@@ -48,7 +48,7 @@ def timed(parts: Sequence[Part], classes: Sequence[str]) -> Timed:
     return Timed(found.figures | everyone.figures, found.intervals | everyone.intervals)
 
 
-def _timed(parts: Sequence[Part], name: str | None, slo: Slo | None) -> Timed:
+def _timed(parts: Sequence[PeriodReplications], name: str | None, slo: Slo | None) -> Timed:
     every = [_counted(part, name) for part in parts]
     ttft, tpot = (list(_strata(every, row)) for row in range(2))
     n_counted = sum(weight for weight, _ in every)
@@ -71,7 +71,7 @@ def _quantile_intervals(strata: Sequence[Stratum], mean: str, marks: dict[str, f
     return {mean: mean_interval(batches), **{metric: by_fraction[fraction] for metric, fraction in marks.items()}}
 
 
-def _counted(part: Part, name: str | None) -> tuple[float, list[tuple[Floats, Floats]]]:
+def _counted(part: PeriodReplications, name: str | None) -> tuple[float, list[tuple[Floats, Floats]]]:
     """The weight of requests of a class, and their TTFT and TPOT in every replication."""
     times = [outcome.times for outcome in part.outcomes]
     if name is None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor.kernel.records import World
+from planner.executor.kernel.state import SimulationState
 from planner.executor.systems import System
 from planner.results import PoolPlan
 from planner.units import number, percent
@@ -66,7 +66,7 @@ def relaxation_s(req_per_s: float, busy: float, arrivals_scv: float, work_scv: f
     return busy * (arrivals_scv + work_scv) / (2.8 * req_per_s * idle**2) if req_per_s > 0 else 0.0
 
 
-def relaxations(plan: System, w: World, counted: slice, busy: Mapping[str, float]) -> dict[str, float]:
+def relaxation_times(plan: System, w: SimulationState, counted: slice, busy: Mapping[str, float]) -> dict[str, float]:
     """Relaxation time of every pool, by the name of its figure [s]; nan of those that served no two requests.
 
     Args:

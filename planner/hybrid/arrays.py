@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 
 FloatArray = NDArray[np.floating[Any]]
 BackendName = Literal["numpy", "torch"]
@@ -41,10 +41,10 @@ class Backend:
             torch, _ = (import_module(name) for name in ("torch", "array_api_compat.torch"))
         except ImportError as error:
             allowed = "numpy, or install the extra: pip install 'prefill-planner[torch]'"
-            raise InputError(Problem("backend", "torch", f"cannot be imported: {error}", allowed)) from error
+            raise InputError(InputProblem("backend", "torch", f"cannot be imported: {error}", allowed)) from error
         if self.device == "cuda" and not torch.cuda.is_available():
             message = f"torch {torch.__version__} sees no CUDA device here"
-            raise InputError(Problem("backend", "device", message, "cpu, or a torch built for CUDA with a GPU"))
+            raise InputError(InputProblem("backend", "device", message, "cpu, or a torch built for CUDA with a GPU"))
 
 
 NUMPY = Backend()

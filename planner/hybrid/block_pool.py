@@ -6,7 +6,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.hybrid.model import HybridModel
 from planner.hybrid.wire import latent_bytes_per_token, state_bytes
 
@@ -45,7 +45,7 @@ def block_layout(model: HybridModel, block_tokens: int) -> BlockLayout:
         InputError: block_tokens is below 1.
     """
     if block_tokens < 1:
-        raise InputError(Problem("pool", "block_tokens", f"is {block_tokens}", "at least 1"))
+        raise InputError(InputProblem("pool", "block_tokens", f"is {block_tokens}", "at least 1"))
     per_token = sum(map(latent_bytes_per_token, model.mixers))
     size = max(ceil(block_tokens * per_token / ALIGNMENT_BYTES), 1) * ALIGNMENT_BYTES
     return BlockLayout(block_tokens, size, sum(map(state_bytes, model.mixers)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.hybrid.arrays import NUMPY, Backend, FloatArray, index_like, namespace, placed
 from planner.hybrid.cache import KdaState, LatentCache, RequestCache, empty_cache
 from planner.hybrid.kda import KdaLayer
@@ -107,7 +107,9 @@ class HybridModel:
         """
         self._check(tokens)
         if len(tokens) != batch.n_requests:
-            raise InputError(Problem("decode", "tokens", f"are {len(tokens)}", f"one per request: {batch.n_requests}"))
+            raise InputError(
+                InputProblem("decode", "tokens", f"are {len(tokens)}", f"one per request: {batch.n_requests}")
+            )
         x = self.embedding[index_like(tokens, self.embedding)]
         for layer, slots in zip(self.layers, batch.layers, strict=True):
             normed = rms_norm(x, layer.mixer_norm)
@@ -143,7 +145,7 @@ class HybridModel:
         n = len(self.embedding)
         if len(tokens) == 0 or tokens.min() < 0 or tokens.max() >= n:
             got = f"lie from {tokens.min()} to {tokens.max()}" if len(tokens) else "are none"
-            raise InputError(Problem(self.profile.name, "tokens", got, f"one or more from 0 to {n - 1}"))
+            raise InputError(InputProblem(self.profile.name, "tokens", got, f"one or more from 0 to {n - 1}"))
 
 
 @dataclass(eq=False)
@@ -182,7 +184,9 @@ class DecodeBatch:
         """
         place = self.n_requests
         if place == self.capacity:
-            raise InputError(Problem("batch", "capacity", f"is {place}, and all taken", "let a request leave first"))
+            raise InputError(
+                InputProblem("batch", "capacity", f"is {place}, and all taken", "let a request leave first")
+            )
         for slots, kept in zip(self.layers, cache.layers, strict=True):
             if isinstance(kept, KdaState):
                 slots.states[place], slots.taps[place] = kept.state, kept.taps

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.hybrid.block_pool import BlockPool
 from planner.hybrid.cache import RequestCache
 from planner.hybrid.model import Tokens
@@ -43,7 +43,7 @@ def restore(cache: RequestCache, saved: StateSnapshot, n_tokens: int) -> None:
     if saved.n_tokens != n_tokens:
         message = f"was saved at {saved.n_tokens} tokens"
         allowed = f"a state of exactly {n_tokens} tokens; recompute from a length that has one"
-        raise InputError(Problem("prefix cache", "state", message, allowed))
+        raise InputError(InputProblem("prefix cache", "state", message, allowed))
     view, start = memoryview(saved.content), 0
     for layer in cache.states:
         size = len(layer_payload(layer))
@@ -152,7 +152,7 @@ class PrefixCache:
         if cache.n_tokens != n or n % self.block_tokens:
             message = f"is of {cache.n_tokens} tokens"
             allowed = f"{n} tokens as given, a multiple of {self.block_tokens}"
-            raise InputError(Problem("prefix cache", "state", message, allowed))
+            raise InputError(InputProblem("prefix cache", "state", message, allowed))
         digests = [digest for _, digest in self._digests(tokens, n)]
         if len(digests) + self.pool.layout.n_state_blocks > self.pool.n_blocks:
             return False

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles import Architecture, KdaLayers, MixtureOfExperts, MlaLayers, ModelProfile, missing_shapes
 
 FP32_BYTES = 4.0
@@ -37,7 +37,7 @@ def layer_shapes(model: ModelProfile) -> tuple[LayerShape, ...]:
     ['kda', 'kda', 'kda', 'mla', 'kda']
     """
     architecture = model.architecture
-    if problems := [Problem(model.name, key, message, CAN_RUN) for key, message in _unsupported(architecture)]:
+    if problems := [InputProblem(model.name, key, message, CAN_RUN) for key, message in _unsupported(architecture)]:
         raise InputError(problems)
     groups = [group for group in architecture.attention for _ in range(group.n_layers)]
     if architecture.pattern:
@@ -112,7 +112,7 @@ def shrunk(
     layers = layer_shapes(model)
     if n_layers > len(layers):
         allowed = f"at most {len(layers)}, as {model.name} has"
-        raise InputError(Problem(name, "n_layers", f"is {n_layers}", allowed))
+        raise InputError(InputProblem(name, "n_layers", f"is {n_layers}", allowed))
     full = model.architecture
     heads = n_heads, head_dim
     kept = layers[:n_layers]

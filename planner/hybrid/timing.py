@@ -113,13 +113,6 @@ def time_models(
     return tuple(tuple(next(timed) for _ in own) for own in points)
 
 
-def time_model(
-    model: HybridModel, points: Sequence[Point], *, n_rounds: int, chunk_tokens: int, seed: int = 0
-) -> tuple[Timed, ...]:
-    """Seconds of passes of one model; see `time_models`."""
-    return time_models([model], [points], n_rounds=n_rounds, chunk_tokens=chunk_tokens, seed=seed)[0]
-
-
 def time_trials(
     model: HybridModel, trials: Sequence[Trial], own_points: Sequence[Point], n_rounds: int, chunk_tokens: int
 ) -> tuple[tuple[Timed, ...], ...]:

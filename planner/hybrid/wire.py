@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.hybrid.arrays import from_host, n_values, to_host
 from planner.hybrid.cache import LatentCache, LayerCache, RequestCache
 from planner.hybrid.numerics import from_bf16, to_bf16
@@ -66,7 +66,7 @@ def take_payload(layer: LayerCache, payload: bytes | memoryview) -> None:
     size = n_values(layer.state) * STATE_BYTES_PER_VALUE
     expected = size + n_values(layer.taps) * BF16_BYTES
     if len(payload) != expected:
-        raise InputError(Problem("payload", "state", f"has {len(payload)} bytes", f"{expected} for this layer"))
+        raise InputError(InputProblem("payload", "state", f"has {len(payload)} bytes", f"{expected} for this layer"))
     layer.state[:] = from_host(np.frombuffer(payload[:size], "<f4").reshape(layer.state.shape), layer.state)
     taps = np.frombuffer(payload[size:], "<u2").astype(np.uint16, copy=False)
     layer.taps = from_host(from_bf16(taps).reshape(layer.taps.shape), layer.taps)
@@ -76,30 +76,9 @@ def _take_latents(layer: LatentCache, payload: bytes | memoryview) -> None:
     width = layer.buffer.shape[1]
     if len(payload) % (width * BF16_BYTES):
         allowed = f"a multiple of {width * BF16_BYTES}"
-        raise InputError(Problem("payload", "latents", f"has {len(payload)} bytes", allowed))
+        raise InputError(InputProblem("payload", "latents", f"has {len(payload)} bytes", allowed))
     bits = np.frombuffer(payload, "<u2").astype(np.uint16, copy=False)
     layer.append(from_host(from_bf16(bits).reshape(-1, width), layer.buffer))
-
-
-def request_payload(cache: RequestCache) -> list[bytes]:
-    """Every layer of a request, in order: together S_kv of its length."""
-    return [layer_payload(layer) for layer in cache.layers]
-
-
-def take_request(cache: RequestCache, payloads: list[bytes], n_tokens: int) -> None:
-    """Fill an empty cache with what was sent of a request of that many tokens.
-
-    Raises:
-        InputError: a layer is missing or of another size, or the latents are of another length.
-    """
-    if len(payloads) != len(cache.layers):
-        raise InputError(Problem("payload", "layers", f"are {len(payloads)}", f"{len(cache.layers)}"))
-    for layer, payload in zip(cache.layers, payloads, strict=True):
-        take_payload(layer, payload)
-    for latents in cache.latents:
-        if latents.n_tokens != n_tokens:
-            raise InputError(Problem("payload", "tokens", f"are {latents.n_tokens}", f"{n_tokens}, as announced"))
-    cache.n_tokens = n_tokens
 
 
 def cache_bytes(cache: RequestCache) -> int:

@@ -6,14 +6,14 @@ import numpy as np
 
 from planner.curves import PrefillService
 from planner.queueing import Held, PassLoop, Preemption, Prompts, preemption_when_full
-from planner.queueing.colocated import PassSeconds
 from planner.queueing.erlang import Floats
+from planner.queueing.pass_loop import PassSeconds
 from planner.roofline import (
     ColocatedEngine,
-    DecodePoint,
+    DecodeLimit,
+    InstanceModel,
     MeanRequest,
     RequestKinds,
-    ServedModel,
     held_dispersion,
     linear_memory,
     mixed_passes,
@@ -41,7 +41,7 @@ class MeasuredEngine:
     """An instance of which prefill and decode were measured apart: its passes do one after the other."""
 
     prefill: PrefillService
-    decode: DecodePoint
+    decode: DecodeLimit
     n_accelerators: int
     tokens_per_pass: int
     """Most tokens of a pass."""
@@ -108,7 +108,7 @@ def roofline_load(
     return Load(loop, asked, factor * float(before_s @ weights), n)
 
 
-def preemption_of(served: ServedModel, requests: RequestKinds, reserves_output: bool) -> Preemption | None:
+def preemption_of(served: InstanceModel, requests: RequestKinds, reserves_output: bool) -> Preemption | None:
     """Preemption on an instance whose memory is kept full; None where nothing gives way.
 
     Args:
@@ -145,7 +145,7 @@ class ComposedPasses:
 
     token_s: float
     """Instance-seconds of a prompt token [s]."""
-    point: DecodePoint
+    point: DecodeLimit
 
     def __call__(self, tokens: Floats, batch: Floats) -> Floats:
         """Seconds of passes [s].

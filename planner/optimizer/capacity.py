@@ -16,7 +16,7 @@ TRIED_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class Loads:
+class RouteLoads:
     """Load per request of the class for each candidate threshold of a route; one entry per candidate in every array."""
 
     low_tokens: Array
@@ -38,7 +38,7 @@ class Loads:
         return len(self.low_tokens)
 
 
-def threshold_loads(problem: Problem, route: Route, thresholds_tokens: Array) -> Loads:
+def threshold_loads(problem: Problem, route: Route, thresholds_tokens: Array) -> RouteLoads:
     """Loads at exact thresholds.
 
     Equation:
@@ -61,7 +61,7 @@ def threshold_loads(problem: Problem, route: Route, thresholds_tokens: Array) ->
     return _optimistic(problem, route, t, t)
 
 
-def interval_loads(problem: Problem, route: Route, low_tokens: Array, high_tokens: Array) -> Loads:
+def interval_loads(problem: Problem, route: Route, low_tokens: Array, high_tokens: Array) -> RouteLoads:
     """Loads that no threshold in [low, high] can undercut: the coefficients of a proven bound.
 
     Equation:
@@ -86,11 +86,11 @@ def interval_loads(problem: Problem, route: Route, low_tokens: Array, high_token
     return _optimistic(problem, route, np.asarray(low_tokens, float), np.asarray(high_tokens, float))
 
 
-def _optimistic(problem: Problem, route: Route, low: Array, high: Array) -> Loads:
+def _optimistic(problem: Problem, route: Route, low: Array, high: Array) -> RouteLoads:
     mix = problem.classes[route.request_class].mix
     long_s, long_bytes = _long_loads(problem, route, mix, low, high)
     short_s, short_bytes = _short_loads(problem, route, mix, low)
-    return Loads(low, high, mix.long_fraction(high), long_s, short_s, long_bytes, short_bytes)
+    return RouteLoads(low, high, mix.long_fraction(high), long_s, short_s, long_bytes, short_bytes)
 
 
 def _long_loads(problem: Problem, route: Route, mix: RequestMix, low: Array, high: Array) -> tuple[Array, Array]:
@@ -135,7 +135,7 @@ def first_thresholds(problem: Problem, route: Route) -> Array:
     if fixed != "free":
         return np.array([float(fixed)])
     grid = mix.threshold_grid(problem.scenario.routing.n_candidates)
-    return route.held(np.concatenate([[ALL_LONG], grid, [mix.support[1]]]))
+    return route.thresholds_that_fit(np.concatenate([[ALL_LONG], grid, [mix.support[1]]]))
 
 
 def first_intervals(problem: Problem, route: Route) -> tuple[Array, Array]:
@@ -172,6 +172,6 @@ def _median(mix: RequestMix, low: float, high: float) -> float:
     return high
 
 
-def exact_loads(problem: Problem, threshold_tokens: float) -> Loads:
+def exact_loads(problem: Problem, threshold_tokens: float) -> RouteLoads:
     """Loads of the route of a problem that has one, at one threshold."""
     return threshold_loads(problem, problem.route, np.array([threshold_tokens]))

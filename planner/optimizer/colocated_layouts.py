@@ -11,11 +11,12 @@ from planner.optimizer.batching import Batching, batching, measured_batching, pa
 from planner.optimizer.layout_candidates import texts, undominated_marks
 from planner.optimizer.network.batches import Batch, MixPart, batch_of
 from planner.optimizer.pass_facets import RequestWork
-from planner.optimizer.problem import ClassSpec, LookedAt
+from planner.optimizer.problem import LookedAt
+from planner.optimizer.problem_parts import ClassSpec
 from planner.optimizer.service_times import (
     Decoded,
+    calibrated_tokens,
     check_memory,
-    known_tokens,
     least_known,
     service_times,
     times_basis,
@@ -111,7 +112,7 @@ def layout_options(
     return options, LookedAt(key, len(tried), len(fit), chosen)
 
 
-def as_run(scenario: Scenario, fleet: Fleet) -> Scenario:
+def scenario_as_run(scenario: Scenario, fleet: Fleet) -> Scenario:
     """The scenario with the layouts and the passes that a fleet's pools run with.
 
     Args:
@@ -237,7 +238,7 @@ def _rates(engine: ColocatedEngine) -> InstanceRates:
     """Rates of an instance that are known apart from its batches."""
     served, used = engine.served, engine.stack
     found = InstanceRates(
-        prefill=roofline_prefill(served, known_tokens(used), n_prompts=1),
+        prefill=roofline_prefill(served, calibrated_tokens(used), n_prompts=1),
         kv_bytes=kv_bytes_curve(served.cached_model, served.kv_precision),
         decode=None,
         n_layers=served.model.architecture.n_layers,

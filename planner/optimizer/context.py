@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.errors import Problem
+from planner.errors import InputProblem
 from planner.notes import Note, note
 from planner.roofline.formats import checkpoint_cache_notes
 from planner.scenario import Scenario
@@ -13,7 +13,7 @@ N_LENGTHS = 4096
 """Requests that stand for a continuous length distribution."""
 
 
-def context_problems(scenario: Scenario, name: str, mix: RequestMix) -> Iterator[Problem]:
+def context_problems(scenario: Scenario, name: str, mix: RequestMix) -> Iterator[InputProblem]:
     """A problem where prompts of a class are longer than the scenario says that their model is served with."""
     model = scenario.model_of(name)
     limit = scenario.model_choice(model).context_limit_tokens

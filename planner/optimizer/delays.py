@@ -8,18 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import queueing
-from planner.optimizer.problem import ClassSpec, Problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import ClassSpec
 from planner.optimizer.sized import Sizing
 from planner.queueing import (
     NO_WAIT,
     Service,
-    Stretch,
+    TransferSlowdown,
     Wait,
     decode_batch,
     merged_scv,
     split_scv,
 )
-from planner.roofline import DecodePoint, exposed_transfer_s
+from planner.roofline import DecodeLimit, exposed_transfer_s
 from planner.units import bytes_per_s
 from planner.workload import OutputAtoms
 
@@ -80,7 +81,7 @@ def sending_s(problem: Problem, sizing: Sizing, pool: int, link: int | None, sen
 
 
 @dataclass(frozen=True)
-class Asked:
+class DecodeDemand:
     """Requests of one class that a decode pool gets."""
 
     req_per_s: float
@@ -93,20 +94,20 @@ class Asked:
     """Squared coefficient of variation of the gaps between them [fraction]."""
 
     @classmethod
-    def of(cls, request_class: ClassSpec, req_per_s: float, share: float = 1.0) -> "Asked":
+    def of(cls, request_class: ClassSpec, req_per_s: float, share: float = 1.0) -> "DecodeDemand":
         """A share of the requests of a class, at a rate."""
         mix = request_class.mix
         scv = split_scv(request_class.arrival_scv, min(share, 1.0))
         return cls(req_per_s, mix.mean_output_tokens, mix.outputs, scv)
 
 
-def places_wait(point: DecodePoint | None, asked: Sequence[Asked], n_instances: int) -> Wait | None:
+def places_wait(point: DecodeLimit | None, asked: Sequence[DecodeDemand], n_instances: int) -> Wait | None:
     """`places_waits` of the requests as they come."""
     return places_waits(point, asked, n_instances, np.ones(1))[0]
 
 
 def places_waits(
-    point: DecodePoint | None, asked: Sequence[Asked], n_instances: int, scales: Array
+    point: DecodeLimit | None, asked: Sequence[DecodeDemand], n_instances: int, scales: Array
 ) -> list[Wait | None]:
     """Waits for a place in the batches of some instances, at several multiples of a rate; None without steady state.
 
@@ -124,7 +125,7 @@ def places_waits(
         The waits, in the order of the scales.
 
     Valid:
-        As `planner.queueing.place_wait`; outputs of which only the mean is known count as exponential.
+        As `planner.queueing.place_waits`; outputs of which only the mean is known count as exponential.
     """
     rate = sum(a.req_per_s for a in asked)
     if point is None or rate <= 0:
@@ -139,7 +140,7 @@ def places_waits(
     return found
 
 
-def _stable_waits(point: DecodePoint, asked: Sequence[Asked], n_instances: int, rates: Array) -> Sequence[Wait]:
+def _stable_waits(point: DecodeLimit, asked: Sequence[DecodeDemand], n_instances: int, rates: Array) -> Sequence[Wait]:
     steps_s = place_steps_s(point)
     if any(a.outputs is None for a in asked):
         tokens = sum(a.req_per_s * a.mean_tokens for a in asked) / sum(a.req_per_s for a in asked)
@@ -180,12 +181,12 @@ def spread(tokens: Array, weights: Array, variance_per_token: float) -> tuple[Ar
     return np.concatenate([tokens - d, tokens + d]), np.concatenate([weights, weights]) / 2
 
 
-def place_steps_s(point: DecodePoint) -> Array:
+def place_steps_s(point: DecodeLimit) -> Array:
     """Steps with 1 to K sequences, the last as long as K places need to keep the capacity of an instance [s].
 
-    >>> place_steps_s(DecodePoint(batch=3, step_s=0.03)).tolist()
+    >>> place_steps_s(DecodeLimit(batch=3, step_s=0.03)).tolist()
     [0.03, 0.03, 0.03]
-    >>> place_steps_s(DecodePoint(4, 0.04, (0.01, 0.02, 0.03, 0.04), slot_s=0.015, full_step_s=0.03)).tolist()
+    >>> place_steps_s(DecodeLimit(4, 0.04, (0.01, 0.02, 0.03, 0.04), slot_s=0.015, full_step_s=0.03)).tolist()
     [0.01, 0.03]
     """
     full_s = point.step_s if point.full_step_s is None else point.full_step_s
@@ -199,7 +200,7 @@ def place_steps_s(point: DecodePoint) -> Array:
 
 
 def stretched(
-    stretch: Stretch, round_trip_s: float, service_s: Array, left_s: Array, sending_s: Array
+    stretch: TransferSlowdown, round_trip_s: float, service_s: Array, left_s: Array, sending_s: Array
 ) -> tuple[NDArray[np.intp], Array, Array]:
     """Remaining transfer times on a busy link when prefill ends, as a distribution.
 
@@ -224,7 +225,7 @@ def stretched(
 
 
 def loaded_step_s(
-    point: DecodePoint, req_per_s: float, output_tokens: float, n_instances: int, q: float | None = None
+    point: DecodeLimit, req_per_s: float, output_tokens: float, n_instances: int, q: float | None = None
 ) -> float:
     """Time per output token of decode instances at a load: its mean, or a quantile over requests [s].
 
@@ -241,7 +242,7 @@ def loaded_step_s(
     Valid:
         Poisson arrivals; memory holds the batch except where the pool is full.
 
-    >>> loaded_step_s(DecodePoint(batch=20, step_s=0.025), 1.0, 500.0, 1)
+    >>> loaded_step_s(DecodeLimit(batch=20, step_s=0.025), 1.0, 500.0, 1)
     0.025
     """
     if not point.steps_s:

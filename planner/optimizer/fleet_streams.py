@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.delays import link_bytes_per_s, sending_s, sent_bytes, transfer_s
-from planner.optimizer.problem import Part, Problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import Part
 from planner.optimizer.routes import Route
 from planner.optimizer.sized import Sizing
 from planner.queueing import NO_WAIT, Path, Senders, Service
@@ -21,7 +22,7 @@ REMEMBERED = 16
 """Streams that are kept: each is some 100 kB."""
 
 
-class Stream(NamedTuple):
+class PrefillStream(NamedTuple):
     """Requests that load a prefill pool, and a link after it."""
 
     part: Part
@@ -54,7 +55,7 @@ class FleetStreams:
         """The one route."""
         return self.problem.route
 
-    def stream(self, part: Part, end_tokens: float) -> Stream | None:
+    def stream(self, part: Part, end_tokens: float) -> PrefillStream | None:
         """Requests that surely load a queue where the threshold is no further than an end; None without any.
 
         Args:
@@ -67,7 +68,7 @@ class FleetStreams:
             self._known[part, end_tokens] = self._stream(part, end_tokens)
         return self._known[part, end_tokens]
 
-    def _stream(self, part: Part, end_tokens: float) -> Stream | None:
+    def _stream(self, part: Part, end_tokens: float) -> PrefillStream | None:
         is_long, route = self.uncached > end_tokens, self.route
         pool, link = (route.long, route.long_link) if part == "long" else (route.short, route.short_link)
         chosen = is_long if part == "long" else ~is_long
@@ -81,7 +82,7 @@ class FleetStreams:
             link_s = self.sent_bytes(pool, link)[chosen] / bandwidth if bandwidth > 0 else np.full(len(weights), inf)
             sender = Senders(n, share, service_s, link_s, weights / share)
         service = Service.of(service_s, weights)
-        return Stream(part, end_tokens, pool, link, chosen, n, share, service, unhindered, sender)
+        return PrefillStream(part, end_tokens, pool, link, chosen, n, share, service, unhindered, sender)
 
     def n_places(self, pool: int) -> int:
         """Prompts that a pool prefills at once."""
@@ -134,7 +135,7 @@ class FleetStreams:
         return total, cached, weights
 
     @cached_property
-    def _known(self) -> dict[tuple[Part, float], Stream | None]:
+    def _known(self) -> dict[tuple[Part, float], PrefillStream | None]:
         return {}
 
     @cached_property

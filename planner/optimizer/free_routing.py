@@ -27,7 +27,7 @@ N_BINS = 256
 
 
 @dataclass(frozen=True)
-class Choice:
+class RoutingChoice:
     """A prefill pool, the link behind it and the decode pool that a request may use."""
 
     pool: int
@@ -101,7 +101,7 @@ def _route_class(
     mass = -np.diff(problem.classes[request_class].mix.long_fraction(edges))
     bins = [int(b) for b in np.flatnonzero(mass > 0)]
     share = problem.classes[request_class].share
-    held = {j: _held(problem, request_class, choice, edges, bins) for j, choice in enumerate(choices)}
+    held = {j: _bins_that_fit(problem, request_class, choice, edges, bins) for j, choice in enumerate(choices)}
     flow = {(b, j): lp.add_variable(f"x_{request_class}_{b}_{j}", 0) for b in bins for j in held if b in held[j]}
     for b in bins:
         routed = pulp.lpSum(flow[b, j] for j in held if b in held[j])
@@ -111,7 +111,9 @@ def _route_class(
         _load(terms, choice, held[j], [flow[b, j] for b in held[j]], seconds, gbits)
 
 
-def _held(problem: Problem, request_class: int, choice: Choice, edges: Array, bins: Sequence[int]) -> list[int]:
+def _bins_that_fit(
+    problem: Problem, request_class: int, choice: RoutingChoice, edges: Array, bins: Sequence[int]
+) -> list[int]:
     """Bins whose longest prompt fits beside the weights of a choice's prefill pool."""
     mix, room = problem.classes[request_class].mix, problem.pools[choice.pool].rates.longest_tokens
     return [b for b in bins if room == np.inf or mix.longest_tokens(float(edges[b]), float(edges[b + 1])) <= room]
@@ -119,7 +121,7 @@ def _held(problem: Problem, request_class: int, choice: Choice, edges: Array, bi
 
 def _load(
     terms: Terms,
-    choice: Choice,
+    choice: RoutingChoice,
     bins: Sequence[int],
     flows: Sequence[pulp.LpVariable],
     seconds: Array,
@@ -144,7 +146,7 @@ def _edges(problem: Problem, solution: Solution, request_class: int) -> Array:
     return np.unique(np.concatenate([[ALL_LONG], mix.threshold_grid(N_BINS + 1), own]))
 
 
-def _choices(problem: Problem, request_class: int) -> Iterator[Choice]:
+def _choices(problem: Problem, request_class: int) -> Iterator[RoutingChoice]:
     """Every way through the pools that a class may use, each once."""
     loads, seen = RequestLoads(problem), set()
     for q, stream in enumerate(problem.streams):
@@ -152,11 +154,11 @@ def _choices(problem: Problem, request_class: int) -> Iterator[Choice]:
         for arc, decode in product(arcs, problem.decoders[q]):
             if stream.request_class == request_class and (arc.pool, decode) not in seen:
                 seen.add((arc.pool, decode))
-                yield Choice(arc.pool, arc.link, decode, loads.decode_s(q, decode))
+                yield RoutingChoice(arc.pool, arc.link, decode, loads.decode_s(q, decode))
 
 
 def _per_request(
-    problem: Problem, request_class: int, choice: Choice, edges: Array, mass: Array
+    problem: Problem, request_class: int, choice: RoutingChoice, edges: Array, mass: Array
 ) -> tuple[Array, Array]:
     """Seconds in a prefill pool and gigabits on its link per request of each bin."""
     mix, rates = problem.classes[request_class].mix, problem.pools[choice.pool].rates

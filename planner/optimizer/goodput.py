@@ -72,7 +72,7 @@ def best_goodput(
         for low, high, bound in zip(lows, highs, capacity_under_slo(problem, sizing, lows, highs), strict=True):
             heappush(heap, (-min(bound, most), next(order), float(low), float(high)))
 
-    add(*first_cells(problem), inf)
+    add(*first_threshold_cells(problem), inf)
     while heap:
         if best.rate >= enough:
             return replace(best, bound=inf)
@@ -134,7 +134,7 @@ def best_goodput_up_to(
     at, best, bound = sizing, Goodput(0.0, 0.0, 0.0), 0.0
     for smaller in sizings_to_bound(problem, sizing):
         if bound > 0 and work_s() > deadline:  # capacity bounds what is left: it never falls with the sizes
-            return at, replace(best, bound=max(capacity_under_slo(problem, sizing, *first_cells(problem))))
+            return at, replace(best, bound=max(capacity_under_slo(problem, sizing, *first_threshold_cells(problem))))
         found = best_goodput(problem, smaller, deadline, max(least, best.rate), enough=enough)
         bound = max(bound, found.bound)
         if exceeds(found.rate, best.rate):
@@ -149,7 +149,7 @@ def best_goodput_up_to(
     return at, replace(best, bound=bound)
 
 
-def first_cells(problem: Problem) -> tuple[Array, Array]:
+def first_threshold_cells(problem: Problem) -> tuple[Array, Array]:
     """A few wide intervals that together hold every threshold: those that matter are cut soon enough."""
     lows, highs = first_intervals(problem, problem.route)
     step = -(-len(lows) // ROUTE_SETTINGS.first_cells)

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer.problem import ClassSpec, LookedAt
+from planner.optimizer.problem import LookedAt
+from planner.optimizer.problem_parts import ClassSpec
 from planner.roofline import InstanceRates
 from planner.roofline.layouts import layouts
 from planner.scenario import Pool, Scenario
@@ -26,7 +27,7 @@ Rates = Callable[[Pool], InstanceRates]
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class LayoutCandidate:
     """A layout that a pool may take."""
 
     layout: str
@@ -37,7 +38,7 @@ class Candidate:
 
 def candidates(
     scenario: Scenario, key: str, classes: Sequence[ClassSpec], rates: Rates
-) -> tuple[tuple[Candidate, ...], LookedAt]:
+) -> tuple[tuple[LayoutCandidate, ...], LookedAt]:
     """Layouts of a pool of which plans are compared: all of a list, of "auto" those that `undominated` leaves.
 
     Args:
@@ -92,13 +93,13 @@ def _check_is_timed(scenario: Scenario, key: str, pool: Pool) -> None:
     raise InputError(scenario.problem(("pools", key, "layouts"), what, allowed))
 
 
-def _fitting(pool: Pool, tried: Sequence[str], rates: Rates) -> Iterator[Candidate]:
+def _fitting(pool: Pool, tried: Sequence[str], rates: Rates) -> Iterator[LayoutCandidate]:
     """Layouts with their times; of "auto" those that do not fit, or that nobody can time, are passed over."""
     n_found, failure = 0, None
     for layout in tried:
         on = pool.on_layout(layout)
         try:
-            found = Candidate(layout, on.accelerators_per_instance, rates(on))
+            found = LayoutCandidate(layout, on.accelerators_per_instance, rates(on))
         except (InputError, InfeasibleError) as error:
             if pool.layouts != "auto":
                 raise
@@ -110,7 +111,7 @@ def _fitting(pool: Pool, tried: Sequence[str], rates: Rates) -> Iterator[Candida
         raise failure
 
 
-def undominated(fit: Sequence[Candidate], classes: Sequence[ClassSpec], most: int) -> Iterator[Candidate]:
+def undominated(fit: Sequence[LayoutCandidate], classes: Sequence[ClassSpec], most: int) -> Iterator[LayoutCandidate]:
     """Candidates to which no other is preferable, and of these the few that differ most.
 
     Equation: A replaces B where none of these is more than a hundredth greater: accelerators a, accelerator-seconds
@@ -153,7 +154,7 @@ def _by_marks(marks: NDArray[np.float64]) -> list[int]:
     return order
 
 
-def _marks(one: Candidate, classes: Sequence[ClassSpec]) -> list[float]:
+def _marks(one: LayoutCandidate, classes: Sequence[ClassSpec]) -> list[float]:
     """Figures of which less is better: work, seconds, accelerators, and prompts that do not fit."""
     a, longest = one.n_accelerators, max(c.mix.longest_tokens() for c in classes)
     work_s = latency_s = 0.0

@@ -7,11 +7,12 @@ from pathlib import Path
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.layout_candidates import texts
-from planner.optimizer.problem import ClassSpec, Problem
-from planner.optimizer.resolution import resolved
-from planner.optimizer.service_times import served_model
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import ClassSpec
+from planner.optimizer.resolution import resolved_problem
+from planner.optimizer.service_times import pool_model
 from planner.optimizer.solution import Solution
-from planner.optimizer.strategies import searched
+from planner.optimizer.strategies import best_solution
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario
 
@@ -45,12 +46,12 @@ def planning_problem(
         InputError, InfeasibleError: as `resolved` does.
     """
     known: dict[object, InstanceRates] = {}
-    problem = resolved(scenario, data_dirs, classes, known)
+    problem = resolved_problem(scenario, data_dirs, classes, known)
     some = problem if problem.has_batches else _on(problem, {}, known) or problem
     if not (problem.families and some.is_plain):
         return problem if problem.families else some
     try:
-        found = searched(problem, time_limit_s)
+        found = best_solution(problem, time_limit_s)
     except UndecidedError:
         return problem
     used = {} if found is None else _in_use(problem, found)
@@ -80,7 +81,7 @@ def _on(problem: Problem, chosen: Mapping[str, str], known: dict[object, Instanc
     if not layouts:
         return problem
     try:
-        found = resolved(problem.scenario.on_layouts(layouts), (), problem.classes, known)
+        found = resolved_problem(problem.scenario.on_layouts(layouts), (), problem.classes, known)
     except InfeasibleError:
         return None
     return replace(found, layouts=problem.layouts)
@@ -96,7 +97,7 @@ def posed(scenario: Scenario, data_dirs: Sequence[Path] = ()) -> Problem:
     Raises:
         InputError, InfeasibleError: as `resolved` does.
     """
-    return resolved(on_any_layout(scenario), data_dirs)
+    return resolved_problem(on_any_layout(scenario), data_dirs)
 
 
 def on_any_layout(scenario: Scenario) -> Scenario:
@@ -122,7 +123,7 @@ def on_any_layout(scenario: Scenario) -> Scenario:
 
 
 def _has_memory(scenario: Scenario, pool: Pool) -> bool:
-    return served_model(scenario, pool, scenario.hardware_of(pool)).memory.fits
+    return pool_model(scenario, pool, scenario.hardware_of(pool)).memory.fits
 
 
 def layout_notes(problem: Problem) -> Iterator[Note]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import split_interval
-from planner.optimizer.goodput import balanced_threshold, capacity_under_slo, first_cells, sizings_to_bound
+from planner.optimizer.goodput import balanced_threshold, capacity_under_slo, first_threshold_cells, sizings_to_bound
 from planner.optimizer.problem import Problem
-from planner.optimizer.routed_capacity import rent_usd_per_hour
+from planner.optimizer.routed_capacity import unit_rents_usd_per_hour
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.single_route import SLO_GAP
 from planner.optimizer.sized import Sizing, full_sizing
@@ -63,10 +63,10 @@ def least_ttft(
     heap: list[tuple[float, int, float, float]] = []
 
     def add(lows: Array, highs: Array) -> None:
-        for low, high, bound in _served_cells(fleet, req_per_s, lows, highs):
+        for low, high, bound in _feasible_cells(fleet, req_per_s, lows, highs):
             heappush(heap, (bound, next(order), low, high))
 
-    add(*first_cells(problem))
+    add(*first_threshold_cells(problem))
     while heap:
         bound, _, low, high = heappop(heap)
         if bound >= min(best.ttft_s * (1 - SLO_GAP), most_s) or work_s() > deadline:
@@ -81,7 +81,7 @@ def least_ttft(
     return replace(best, bound_s=best.ttft_s * (1 - SLO_GAP))
 
 
-def _served_cells(
+def _feasible_cells(
     fleet: FleetUnderSlo, req_per_s: float, lows: Array, highs: Array
 ) -> Iterator[tuple[float, float, float]]:
     """Intervals that capacity does not exclude, with the least TTFT of any threshold inside [tokens, tokens, s]."""
@@ -133,7 +133,7 @@ def filled_with_budget(problem: Problem, sizing: Sizing) -> Sizing:
     if budget is None or problem.ratio is not None or problem.charges_use:
         return sizing
     n = list(sizing.n_instances)
-    left = budget - sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
+    left = budget - sum(usd or 0.0 for _, usd in unit_rents_usd_per_hour(problem, sizing))
     for i, pool in sorted(enumerate(problem.pools), key=lambda item: (item[1].role == "decode", item[1].prompts or "")):
         room = [int(left / pool.usd_per_hour + 1e-9)] if pool.usd_per_hour else []
         room.append(pool.max_instances - n[i])

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.optimizer.delays import Array, Asked, places_wait, stretched
+from planner.optimizer.delays import Array, DecodeDemand, places_wait, stretched
 from planner.optimizer.network.batches import own_rate
 from planner.queueing import (
     ALONE,
     ENDLESS,
     Path,
     Senders,
-    Stretch,
+    TransferSlowdown,
     Wait,
     link_stretch,
     merged_scv,
@@ -80,7 +80,7 @@ class LoadedPaths:
         kind, after_s, levels = stretched(stretch, round_trip_s, service_s, transfer_s, sending_s)
         return service_s[kind], after_s, weights[kind] * levels
 
-    def _stretch(self, link: int) -> Stretch:
+    def _stretch(self, link: int) -> TransferSlowdown:
         """Factor by which sharing stretches transfers on a link."""
         users = [(flow, kinds) for flow, kinds in self.period.kinds if flow.arc.link == link]
         if any(not np.isfinite(kinds.sending_s).all() for _, kinds in users):
@@ -152,7 +152,7 @@ class LoadedPaths:
                 self._places[pool] = None if queue is None else queue.admission
                 return self._places[pool]
             asked = [
-                Asked.of(self.problem.classes[self.problem.streams[d.stream].request_class], d.req_per_s, share)
+                DecodeDemand.of(self.problem.classes[self.problem.streams[d.stream].request_class], d.req_per_s, share)
                 for d in self.period.operation.decodings
                 if d.pool == pool and d.req_per_s > 0
                 for share in [d.req_per_s / self._rate(d.stream)]
@@ -162,7 +162,7 @@ class LoadedPaths:
         return self._places[pool]
 
     @cached_property
-    def _stretches(self) -> dict[int, Stretch]:
+    def _stretches(self) -> dict[int, TransferSlowdown]:
         return {}
 
     @cached_property

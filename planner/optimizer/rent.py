@@ -52,29 +52,6 @@ def times_within(hours: Sequence[float], least_up_h: float, start: int, period: 
 ROUNDING = 1e-9
 
 
-def is_kept_up(n_instances: Sequence[int], hours: Sequence[float], least_up_h: float) -> bool:
-    """True if every instance stays up as long as it must, those that started first going first.
-
-    Equation:
-        n_p >= sum over q of m_qp s_q, m_qp as in `times_within`
-
-    Args:
-        n_instances: instances in every period, shape (periods,) [count].
-        hours: length of every period, shape (periods,) [h].
-        least_up_h: least time up [h].
-
-    Source:
-        Minimum up-time rows of unit commitment (Rajan and Takriti 2005), of alike units summed, around a cycle.
-
-    >>> is_kept_up([0, 2, 0], [8.0, 8.0, 8.0], 8.0), is_kept_up([0, 2, 0], [8.0, 8.0, 8.0], 9.0)
-    (True, False)
-    """
-    begun, periods = starts(n_instances), range(len(hours))
-    return all(
-        n_instances[p] >= sum(times_within(hours, least_up_h, q, p) * begun[q] for q in periods) for p in periods
-    )
-
-
 def mean_instances(n_instances: Sequence[int], hours: Sequence[float], start_up_h: float) -> float:
     """Instances that are paid for on average, start-ups included.
 

@@ -7,36 +7,31 @@ from math import ceil, inf
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.errors import Problem as Fault
+from planner.errors import InputProblem as Fault
 from planner.optimizer.colocated_layouts import layout_options
 from planner.optimizer.context import context_problems
 from planner.optimizer.layout_candidates import candidates
-from planner.optimizer.problem import (
-    LARGEST_POOL,
-    Arc,
-    ClassSpec,
-    Demand,
-    Inventory,
-    LinkSpec,
-    LookedAt,
-    Member,
-    Part,
-    PoolSpec,
-    Problem,
-    Span,
-    Stream,
-    requests_by_name,
-)
+from planner.optimizer.problem import LARGEST_POOL, Arc, Demand, Inventory, LookedAt, Problem, Span, Stream
+from planner.optimizer.problem_parts import ClassSpec, LinkSpec, Member, Part, PoolSpec, requests_by_name
 from planner.optimizer.rent import ByPeriod
 from planner.optimizer.room import Limits, is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
-from planner.scenario import CapacityRule, Pool, Scenario, alike_classes, not_planned, requests_of
+from planner.scenario import (
+    CapacityRule,
+    Pool,
+    Scenario,
+    accelerator_usd_per_hour,
+    alike_classes,
+    busy_usd_per_hour,
+    not_planned,
+    requests_of,
+)
 from planner.units import SECONDS_PER_HOUR
 from planner.workload import RequestMix
 
 
-def resolved(
+def resolved_problem(
     scenario: Scenario,
     data_dirs: Sequence[Path] = (),
     classes: Sequence[ClassSpec] = (),
@@ -198,7 +193,7 @@ def pool_spec(
     classes: Sequence[ClassSpec],
 ) -> PoolSpec:
     hardware, n = scenario.hardware_of(pool), pool.accelerators_per_instance
-    usd, served = scenario.accelerator_usd_per_hour(pool.site, hardware), scenario.classes_of(pool)
+    usd, served = accelerator_usd_per_hour(scenario, pool.site, hardware), scenario.classes_of(pool)
     fixed = pool.n_instances if pool.n_instances != "free" else None
     most = pool.max_instances if fixed is None else fixed
     return PoolSpec(
@@ -213,7 +208,7 @@ def pool_spec(
         max_instances=LARGEST_POOL if most is None else most,
         stated_max_instances=most,
         usd_per_hour=None if usd is None else usd * n,
-        busy_usd_per_hour=n * scenario.busy_usd_per_hour(pool.site, hardware),
+        busy_usd_per_hour=n * busy_usd_per_hour(scenario, pool.site, hardware),
         rates=rates,
         classes=tuple(i for i, c in enumerate(classes) if c.name in served),
         by_period=_by_period(pool),

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from planner.errors import InfeasibleError, InputError
 from planner.notes import Note, note
-from planner.optimizer.service_times import served_model
-from planner.roofline import InstanceRates, ServedModel
+from planner.optimizer.service_times import pool_model
+from planner.roofline import InstanceModel, InstanceRates
 from planner.scenario import Scenario
 from planner.workload import RequestMix
 
@@ -73,7 +73,7 @@ def changes(scenario: Scenario, name: str, tokens: float) -> list[str]:
     """The smallest changes, each by itself, that let a pool hold a prompt of so many tokens."""
     pool, found = scenario.pools[name], ["another pool for long prompts, which holds them"]
     try:
-        served = served_model(scenario, pool, scenario.hardware_of(pool))
+        served = pool_model(scenario, pool, scenario.hardware_of(pool))
     except InputError:
         return found
     if served.kv_precision == "bf16" and replace(served, kv_precision=NARROW_CACHE).longest_request >= tokens:
@@ -83,7 +83,7 @@ def changes(scenario: Scenario, name: str, tokens: float) -> list[str]:
     return found
 
 
-def _wider(served: ServedModel, tokens: float) -> str | None:
+def _wider(served: InstanceModel, tokens: float) -> str | None:
     """The smallest power of two times the tensor parallelism that would do."""
     times = 2
     while times <= MOST_TIMES:

@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.capacity import Loads, decode_s
+from planner.optimizer.capacity import RouteLoads, decode_s
 from planner.optimizer.problem import Problem
 from planner.optimizer.sized import Sizing
 from planner.units import GB, SECONDS_PER_HOUR, bytes_per_s
@@ -14,20 +14,20 @@ from planner.units import GB, SECONDS_PER_HOUR, bytes_per_s
 Array = NDArray[np.float64]
 
 
-def pool_work_s(problem: Problem, loads: Loads, pool: int) -> Array:
+def pool_work_s(problem: Problem, loads: RouteLoads, pool: int) -> Array:
     """Instance-seconds in a pool per request [s], shape (candidates,)."""
     route = problem.route
     prefill_s = loads.long_s * (route.long == pool) + loads.short_s * (route.short == pool)
     return np.asarray(prefill_s + decode_s(problem, route) * (route.decode == pool))
 
 
-def link_bytes(problem: Problem, loads: Loads, link: int) -> Array:
+def link_bytes(problem: Problem, loads: RouteLoads, link: int) -> Array:
     """Bytes on a link per request [B], shape (candidates,)."""
     route = problem.route
     return np.asarray(loads.long_bytes * (route.long_link == link) + loads.short_bytes * (route.short_link == link))
 
 
-def rate_limits(problem: Problem, sizing: Sizing, loads: Loads) -> dict[str, Array]:
+def rate_limits(problem: Problem, sizing: Sizing, loads: RouteLoads) -> dict[str, Array]:
     """Rate that each pool and link alone would allow a single route, by candidate.
 
     Equation:
@@ -53,12 +53,12 @@ def rate_limits(problem: Problem, sizing: Sizing, loads: Loads) -> dict[str, Arr
         limits[link.name] = _quotient(capacity, link_bytes(problem, loads, i))
     budget = problem.scenario.budget_usd_per_hour
     if budget is not None and problem.charges_use:
-        left = budget - sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
-        limits["budget"] = _quotient(max(left, 0.0), use_usd_per_hour(problem, loads))
+        left = budget - sum(usd or 0.0 for _, usd in unit_rents_usd_per_hour(problem, sizing))
+        limits["budget"] = _quotient(max(left, 0.0), route_charges_usd_per_hour(problem, loads))
     return limits
 
 
-def use_usd_per_hour(problem: Problem, loads: Loads) -> Array:
+def route_charges_usd_per_hour(problem: Problem, loads: RouteLoads) -> Array:
     """Charges per hour for the traffic and the work of one request a second of a single route, by candidate."""
     usd = np.zeros(loads.n_candidates)
     for i, link in enumerate(problem.links):
@@ -73,12 +73,12 @@ def _quotient(capacity: float, per_request: Array) -> Array:
         return np.where(per_request > 0, capacity / np.where(per_request > 0, per_request, 1.0), inf)
 
 
-def highest_req_per_s(problem: Problem, sizing: Sizing, loads: Loads) -> float:
+def highest_req_per_s(problem: Problem, sizing: Sizing, loads: RouteLoads) -> float:
     """The highest rate of given sizes at one threshold [req/s]."""
     return float(min(limit[0] for limit in rate_limits(problem, sizing, loads).values()))
 
 
-def rent_usd_per_hour(problem: Problem, sizing: Sizing) -> Iterator[tuple[str, float | None]]:
+def unit_rents_usd_per_hour(problem: Problem, sizing: Sizing) -> Iterator[tuple[str, float | None]]:
     """Rent of every pool and link of a sizing [USD/h]; None where a price is missing."""
     for pool, n in zip(problem.pools, sizing.n_instances, strict=True):
         yield pool.name, 0.0 if n == 0 else None if pool.usd_per_hour is None else n * pool.usd_per_hour
@@ -86,11 +86,11 @@ def rent_usd_per_hour(problem: Problem, sizing: Sizing) -> Iterator[tuple[str, f
         yield link.name, link.ports_usd_per_hour(ports)
 
 
-def spend_of(problem: Problem, sizing: Sizing, loads: Loads, req_per_s: float) -> float:
+def spend_of(problem: Problem, sizing: Sizing, loads: RouteLoads, req_per_s: float) -> float:
     """Cost of sizes at one threshold and a rate: USD per hour, or accelerators where a price is missing."""
     if problem.is_priced:
-        rent = sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
-        return rent + req_per_s * float(use_usd_per_hour(problem, loads)[0])
+        rent = sum(usd or 0.0 for _, usd in unit_rents_usd_per_hour(problem, sizing))
+        return rent + req_per_s * float(route_charges_usd_per_hour(problem, loads)[0])
     used = sum(n * pool.n_accelerators for n, pool in zip(sizing.n_instances, problem.pools, strict=True))
     bandwidth = sum(link.gbps(m) for link, m in zip(problem.links, sizing.n_ports, strict=True))
     return used + 1e-6 * bandwidth

@@ -31,7 +31,7 @@ class Route:
     limits_tokens: Limits = (ALL_LONG, inf)
     """Least and greatest threshold under which its pools hold all prompts that they are sent [tokens]."""
 
-    def held(self, thresholds_tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+    def thresholds_that_fit(self, thresholds_tokens: NDArray[np.float64]) -> NDArray[np.float64]:
         """Thresholds moved to the nearest under which its pools hold what they are sent, each once [tokens]."""
         return np.unique(np.clip(thresholds_tokens, *self.limits_tokens))
 

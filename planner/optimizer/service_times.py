@@ -12,10 +12,10 @@ from planner.profiles import HardwareProfile, MeasuredInstance, Speculation, mis
 from planner.profiles.instance_spec import InstanceSpec
 from planner.queueing import packing
 from planner.roofline import (
-    DecodePoint,
+    DecodeLimit,
+    InstanceModel,
     InstanceRates,
     RatesBasis,
-    ServedModel,
     Setup,
     Stack,
     instance_model,
@@ -145,7 +145,7 @@ def _roofline_times(scenario: Scenario, name: str, pool: Pool, asked: InstanceSp
     try:
         used, served = stack_of(asked), instance_model(asked)
         check_memory(name, served)
-        prefill = roofline_prefill(served, known_tokens(used)) if pool.role == "prefill" else None
+        prefill = roofline_prefill(served, calibrated_tokens(used)) if pool.role == "prefill" else None
         decode = _decode_point(name, asked.longest_step_s, served, decoded) if pool.role == "decode" else None
     except InputError as error:
         raise InputError(at_pool(scenario, name, error.problems)) from None
@@ -161,7 +161,7 @@ def _roofline_times(scenario: Scenario, name: str, pool: Pool, asked: InstanceSp
     )
 
 
-def served_model(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> ServedModel:
+def pool_model(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> InstanceModel:
     """The roofline of a pool's instances. Raises InputError."""
     return instance_model(instance_spec(scenario, pool, hardware))
 
@@ -175,7 +175,7 @@ FULLEST = 0.98
 """Part of the memory that an operator can give an engine at the most: a process's own context takes the rest."""
 
 
-def check_memory(name: str, served: ServedModel) -> None:
+def check_memory(name: str, served: InstanceModel) -> None:
     fit = served.memory
     if fit.fits:
         return
@@ -189,7 +189,7 @@ def check_memory(name: str, served: ServedModel) -> None:
     )
 
 
-def _decode_point(name: str, limit_s: float | None, served: ServedModel, decoded: Decoded) -> DecodePoint:
+def _decode_point(name: str, limit_s: float | None, served: InstanceModel, decoded: Decoded) -> DecodeLimit:
     """The largest batch of mean contexts within the memory and the step limit, and how full memory lets it be."""
     limit, context_tokens = inf if limit_s is None else limit_s, decoded.context_tokens
     batch = served.largest_batch_within(context_tokens, limit)
@@ -207,7 +207,7 @@ def _decode_point(name: str, limit_s: float | None, served: ServedModel, decoded
     mean_bytes = float(served.kv_bytes_per_rank(decoded.kept_tokens) @ decoded.weights)
     contexts = context_tokens * held.mean_filled / (sizes * mean_bytes)
     full_s = served.token_time(sizes, contexts).total_s
-    return DecodePoint(
+    return DecodeLimit(
         batch,
         float(steps_s[-1]),
         tuple(steps_s.tolist()),
@@ -229,12 +229,12 @@ def _token_variance(speculation: Speculation | None) -> float:
     return tokens_per_step_variance(speculation.acceptance) / tokens_per_step(speculation.acceptance)
 
 
-def _room_bytes(served: ServedModel) -> float:
+def _room_bytes(served: InstanceModel) -> float:
     """Memory of a rank for caches and states, those of all replicas together [B]."""
     return served.layout.dp_size * served.memory.cache_bytes
 
 
-def known_tokens(used: Stack) -> tuple[float, float]:
+def calibrated_tokens(used: Stack) -> tuple[float, float]:
     """Lengths that a stack was calibrated on [tokens]."""
     if used.calibration is None:
         return 0.0, float("inf")
@@ -251,7 +251,7 @@ def least_known(bases: Iterable[RatesBasis]) -> RatesBasis:
     return max(bases, key=BASES.index)
 
 
-def times_basis(served: ServedModel, used: Stack, role: str) -> RatesBasis:
+def times_basis(served: InstanceModel, used: Stack, role: str) -> RatesBasis:
     if not used.derated:
         return "datasheet"
     found = used.calibration

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from planner.optimizer.capacity import exact_loads, first_thresholds, threshold_loads
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
-from planner.optimizer.problem import Arc, Part, Problem, Stream
+from planner.optimizer.problem import Arc, Problem, Stream
+from planner.optimizer.problem_parts import Part
 from planner.optimizer.routed_capacity import highest_req_per_s, rate_limits, spend_of
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.sized import Sizing
-from planner.optimizer.solution import Solution, unit_of
+from planner.optimizer.solution import Solution, objective_unit
 from planner.optimizer.work import ROUNDING_OF_SUMS
 from planner.results import Sweep
 from planner.ties import first_largest
@@ -92,7 +93,9 @@ def _best_threshold(problem: Problem, sizing: Sizing) -> float:
     route = problem.route
     mix = problem.classes[route.request_class].mix
     low, high = mix.support
-    grid = route.held(np.concatenate([first_thresholds(problem, route), mix.split_points(low, high, 512)]))
+    grid = route.thresholds_that_fit(
+        np.concatenate([first_thresholds(problem, route), mix.split_points(low, high, 512)])
+    )
     while True:
         k = _best_index(problem, sizing, grid)
         low, high = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
@@ -135,7 +138,7 @@ def sweep(problem: Problem, solution: RoutedSolution) -> Sweep | None:
     mix = problem.classes[0].mix
     low, high = mix.support
     grid = np.geomspace(max(low, 1.0), high, N_SWEEP)
-    thresholds = problem.route.held(np.append(grid, np.clip(solution.threshold_tokens, low, high)))
+    thresholds = problem.route.thresholds_that_fit(np.append(grid, np.clip(solution.threshold_tokens, low, high)))
     loads = threshold_loads(problem, problem.route, thresholds)
     limits = rate_limits(problem, solution.sizing, loads)
     return Sweep(
@@ -168,7 +171,7 @@ def at_best_threshold(
     better = min if problem.is_min_cost else max
     best = better(plans, key=lambda plan: plan.objective)
     if bound is not None:  # which rounding must not put on the wrong side of the plan
-        best = replace(best, bound=better(bound * unit_of(problem), best.objective))
+        best = replace(best, bound=better(bound * objective_unit(problem), best.objective))
     return solution_of_routes(problem, best)
 
 
@@ -179,7 +182,7 @@ def solution_of_routes(problem: Problem, routed: RoutedSolution) -> Solution:
         problem: a problem with one route.
         routed: its plan.
     """
-    sizes, unit, route = routed.sizing.n_instances, unit_of(problem), problem.route
+    sizes, unit, route = routed.sizing.n_instances, objective_unit(problem), problem.route
     stream = problem.streams.index(Stream(route.request_class, problem.pools[route.decode].site))
     flows, decodings = _flows(problem, routed, stream), (Decoding(stream, route.decode, routed.req_per_s),)
     return Solution(

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import LinkSpec, PoolSpec
 
 FREE = {"n_instances": "free", "min_instances": 0, "max_instances": None}
 """No limits of several pools together."""

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import first_intervals
-from planner.optimizer.delays import Asked, link_bytes_per_s, places_waits, stretched
-from planner.optimizer.fleet_streams import FleetStreams, Stream
+from planner.optimizer.delays import DecodeDemand, link_bytes_per_s, places_waits, stretched
+from planner.optimizer.fleet_streams import FleetStreams, PrefillStream
 from planner.optimizer.known_late import Late, Queue
-from planner.optimizer.problem import Part, Problem
-from planner.optimizer.roots import last_kept
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import Part
 from planner.optimizer.routes import Route
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.sized import Sizing
@@ -22,13 +22,14 @@ from planner.queueing import (
     ALONE,
     NO_WAIT,
     Path,
-    Stretch,
+    TransferSlowdown,
     Ttft,
     Wait,
     gigc_wait,
     link_stretch,
     split_scv,
 )
+from planner.roots import last_kept
 from planner.work_clock import spend
 from planner.workload import weighted_quantile
 
@@ -98,7 +99,7 @@ class FleetUnderSlo:
 
         Valid:
             One shared queue per pool, renewal arrivals; transfers stretched by the load of these requests alone, as in
-            `planner.queueing.link_stretch`; places in decode batches as in `planner.optimizer.delays.admission_wait`.
+            `planner.queueing.link_stretch`; places in decode batches as in `planner.queueing.place_waits`.
 
         Source:
             A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.gigc_wait`.
@@ -234,7 +235,7 @@ class FleetUnderSlo:
         paths = tuple((s.share_fraction, self._path(s, req_per_s, stretches[s.link])) for s in streams)
         return _Journeys(self.admission_wait(req_per_s), paths)
 
-    def _stretch(self, link: int | None, streams: Sequence[Stream], req_per_s: float) -> Stretch:
+    def _stretch(self, link: int | None, streams: Sequence[PrefillStream], req_per_s: float) -> TransferSlowdown:
         """The factor by which sharing stretches the transfers of some streams, alone on a link."""
         mine = [stream for stream in streams if stream.link == link]
         if link is None or self.is_roomy:
@@ -247,12 +248,12 @@ class FleetUnderSlo:
     def admission_wait(self, req_per_s: float) -> Wait | None:
         """The wait for a place in the decode batches; None without steady state."""
         if req_per_s not in self._known_admissions:
-            asked, decode = [Asked.of(self.problem.classes[0], 1.0)], self._route.decode
+            asked, decode = [DecodeDemand.of(self.problem.classes[0], 1.0)], self._route.decode
             point, n = self.problem.pools[decode].rates.decode, self.sizing.n_instances[decode]
             self._known_admissions[req_per_s] = places_waits(point, asked, n, np.array([req_per_s]))[0]
         return self._known_admissions[req_per_s]
 
-    def _path(self, stream: Stream, req_per_s: float, stretch: Stretch) -> Path | None:
+    def _path(self, stream: PrefillStream, req_per_s: float, stretch: TransferSlowdown) -> Path | None:
         """Path of requests but for decode places, as if they were all; None without steady state."""
         n, service, rate = stream.n_places, stream.service, req_per_s * stream.share_fraction
         if n == 0 or rate * service.mean_s >= n * SATURATED or not isfinite(stretch.mean):
@@ -264,7 +265,7 @@ class FleetUnderSlo:
             path = self._stretched(stream.pool, stream.link, stream.chosen, stretch)
         return replace(path, wait=wait)
 
-    def _stretched(self, pool: int, link: int, chosen: NDArray[np.bool_], stretch: Stretch) -> Path:
+    def _stretched(self, pool: int, link: int, chosen: NDArray[np.bool_], stretch: TransferSlowdown) -> Path:
         """Path of requests whose transfers share a link, but for waits."""
         service_s, left_s = self.streams.service_s(pool)[chosen], self.streams.transfer_s(pool, link)[chosen]
         round_trip_s, sending = self.problem.links[link].round_trip_s, self.streams.sending_s(pool, link)[chosen]

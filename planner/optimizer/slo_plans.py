@@ -8,11 +8,11 @@ import numpy as np
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.goodput import MOST_BUSY, Goodput, capacity_under_slo
 from planner.optimizer.problem import Problem
-from planner.optimizer.roots import EXACT
-from planner.optimizer.routed_capacity import highest_req_per_s, rent_usd_per_hour, spend_of
+from planner.optimizer.routed_capacity import highest_req_per_s, spend_of, unit_rents_usd_per_hour
 from planner.optimizer.single_route import RoutedSolution
 from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo
+from planner.roots import EXACT
 
 
 def solution(problem: Problem, sizing: Sizing, found: Goodput, rate: float) -> RoutedSolution:
@@ -52,5 +52,5 @@ def _with_cheapest_ports(problem: Problem, sizing: Sizing, found: Goodput) -> Si
 
 
 def _port_spend(problem: Problem, sizing: Sizing) -> tuple[float, float]:
-    rent = sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
+    rent = sum(usd or 0.0 for _, usd in unit_rents_usd_per_hour(problem, sizing))
     return rent, sum(link.gbps(ports) for link, ports in zip(problem.links, sizing.n_ports, strict=True))

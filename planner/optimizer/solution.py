@@ -61,6 +61,6 @@ class Solution:
         return replace(self, operations=operations, scale=self.scale * ratio)
 
 
-def unit_of(problem: Problem) -> float:
+def objective_unit(problem: Problem) -> float:
     """Value of a unit of a solution's objective in an answer: a scale of the demand is its requests per second."""
     return 1.0 if problem.is_min_cost or problem.is_min_ttft else problem.mean_req_per_s

@@ -52,7 +52,7 @@ ROUNDING = 1.01
 """Of a gap that counts as none."""
 
 
-def searched(
+def best_solution(
     problem: Problem,
     time_limit_s: float,
     gap: float = GAP_TARGET,
@@ -79,7 +79,7 @@ def searched(
     with wall_limit(time_limit_s):
         peak = _busiest_period(problem)
         with suppress(UndecidedError):
-            found = None if peak is None else searched(peak, time_limit_s, gap, laxer, most_sizings)
+            found = None if peak is None else best_solution(peak, time_limit_s, gap, laxer, most_sizings)
             whole = None if peak is None or found is None else _in_every_period(problem, peak, found)
             if peak is not None and (found is None or whole is not None):
                 return whole
@@ -160,7 +160,7 @@ def _at_highest_rate(problem: Problem, found: Solution, time_limit_s: float) -> 
         return found
     ports = [j for j, own in enumerate(found.ports) if any(own)]
     try:
-        most = searched(sized_problem(problem, found.operations[0].n_instances, found.ports), time_limit_s)
+        most = best_solution(sized_problem(problem, found.operations[0].n_instances, found.ports), time_limit_s)
     except UndecidedError:
         return found
     if most is None or most.scale < 1:
@@ -205,7 +205,7 @@ def _of_one_kind(problem: Problem, time_limit_s: float, gap: float) -> Solution 
         ):
             continue  # some demand, or a stated size, needs both
         try:
-            found = searched(one, ONE_KIND_PART * time_limit_s, gap)
+            found = best_solution(one, ONE_KIND_PART * time_limit_s, gap)
         except UndecidedError:
             continue
         if found is not None and (best is None or not _is_as_good(problem, best, found)):
@@ -250,7 +250,7 @@ def _following(problem: Problem, time_limit_s: float, gap: float) -> Solution | 
     deadline = work_s() + time_limit_s
     pools = tuple(replace(pool, by_period=None) for pool in problem.pools)
     try:
-        always = searched(replace(problem, pools=pools), ALWAYS_PART * time_limit_s, gap)
+        always = best_solution(replace(problem, pools=pools), ALWAYS_PART * time_limit_s, gap)
     except UndecidedError:
         always = None
     found = network_search(problem, max(deadline - work_s(), 0.0), min(gap, FOLLOWING_GAP), always)

@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails
 
 from planner.errors import did_you_mean
 from planner.ranges import ProfileName
-from planner.schema import Fault, StrictModel, error_detail, fault_detail, raise_details
+from planner.schema import FieldError, StrictModel, error_detail, fault_detail, raise_details
 from planner.toml_lines import KeyPath
 
 Precision = Literal["bf16", "fp8", "int8", "int4", "fp4"]
@@ -45,12 +45,12 @@ class Profile(StrictModel):
         return record
 
 
-def _unknown_sources(data: Any) -> Iterator[Fault]:
+def _unknown_sources(data: Any) -> Iterator[FieldError]:
     sources = dict(_items(data)).get("sources")
     if isinstance(sources, Mapping):
         for key, source in _cited(data):
             if source not in sources:
-                yield Fault(key, f"names no listed source: {source!r} ({did_you_mean(source, map(str, sources))})")
+                yield FieldError(key, f"names no listed source: {source!r} ({did_you_mean(source, map(str, sources))})")
 
 
 def _cited(value: Any, key: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:

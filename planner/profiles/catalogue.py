@@ -5,13 +5,13 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from planner.errors import InputError, Problem, did_you_mean
+from planner.errors import InputError, InputProblem, did_you_mean
 from planner.notes import Note, note
 from planner.profiles.folders import KINDS, VARIABLE, Kind, own_paths, profile_dir, profile_paths, without_profiles
 from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.stack import StackProfile
-from planner.reading import TOML_BYTES, read_text, resolved
+from planner.reading import TOML_BYTES, read_text, resolved_path
 from planner.schema import TomlFile
 
 AnyProfile = HardwareProfile | ModelProfile | StackProfile
@@ -91,11 +91,11 @@ def profile(name: str, kinds: Iterable[Kind] = KINDS) -> AnyProfile:
     path = profile_path(name, kinds)
     if is_shipped(path):
         return read_once(path)
-    return _held(path, read_text(path, TOML_BYTES), Path.cwd())
+    return _judged_profile(path, read_text(path, TOML_BYTES), Path.cwd())
 
 
 @lru_cache(maxsize=256)
-def _held(path: Path, _text: str, _folder: Path) -> AnyProfile:
+def _judged_profile(path: Path, _text: str, _folder: Path) -> AnyProfile:
     """An own profile that the gate lets through, judged once as long as its text and the current folder are these."""
     from planner.profiles.check import figure_problems  # shipped profiles pass it before they are shipped
 
@@ -110,7 +110,7 @@ def profile_path(name: str, kinds: Iterable[Kind] = KINDS) -> Path:
     Raises:
         InputError: no such profile, or two files that take the same name.
     """
-    wanted, broken = tuple(kinds), list[Problem]()
+    wanted, broken = tuple(kinds), list[InputProblem]()
     if name.endswith(".toml") and not any(name == path.stem for kind in wanted for path in catalogue_paths(kind)):
         return Path(name)
     if found := find_path(name, wanted, broken):
@@ -119,7 +119,7 @@ def profile_path(name: str, kinds: Iterable[Kind] = KINDS) -> Path:
     raise InputError([_unknown(name, wanted, known), *broken])
 
 
-def find_path(name: str, kinds: Iterable[Kind], broken: list[Problem] | None = None) -> Path | None:
+def find_path(name: str, kinds: Iterable[Kind], broken: list[InputProblem] | None = None) -> Path | None:
     """File in the catalogue of a name or alias; None where no profile of these kinds has it.
 
     Args:
@@ -133,20 +133,20 @@ def find_path(name: str, kinds: Iterable[Kind], broken: list[Problem] | None = N
     for kind in kinds:
         found = _files_called(name, kind, [] if broken is None else broken)
         if len(found) > 1:
-            raise InputError(_taken(name, *found))
+            raise InputError(_name_conflicts(name, *found))
         if found:
             return found[0]
     return None
 
 
-def _files_called(name: str, kind: Kind, broken: list[Problem]) -> list[Path]:
+def _files_called(name: str, kind: Kind, broken: list[InputProblem]) -> list[Path]:
     """Files of a kind that take a name; shipped ones are read only where it is the name of none."""
     own = _called(name, own_paths(kind), broken)
     shipped = [path for path in profile_paths(kind) if path.stem == name]
     return [*(shipped or _called(name, profile_paths(kind), broken)), *own]
 
 
-def _called(name: str, paths: Iterable[Path], broken: list[Problem]) -> list[Path]:
+def _called(name: str, paths: Iterable[Path], broken: list[InputProblem]) -> list[Path]:
     """Files that have a name, or whose profiles have it in any case of letters; problems of the others are kept."""
     found = []
     for path in paths:
@@ -164,9 +164,9 @@ def namesakes(path: Path, kind: Kind) -> tuple[str, ...]:
     Raises:
         InputError: the file does not hold.
     """
-    here = resolved(path)
+    here = resolved_path(path)
     mine = labels(profile(str(path), (kind,)))
-    return tuple(name for name in mine if any(resolved(other) != here for other in _files_called(name, kind, [])))
+    return tuple(name for name in mine if any(resolved_path(other) != here for other in _files_called(name, kind, [])))
 
 
 def namesake_note(name: str, kind: Kind) -> Iterator[Note]:
@@ -195,7 +195,7 @@ def _labels_at(path: Path) -> tuple[str, ...]:
         return (path.stem,)
 
 
-def _taken(name: str, first: Path, *others: Path) -> Iterator[Problem]:
+def _name_conflicts(name: str, first: Path, *others: Path) -> Iterator[InputProblem]:
     """An own profile takes the place of no shipped one and of no other own one: each is told at its name or alias."""
     owner = "a shipped profile" if is_shipped(first) else str(first)
     for path in others:
@@ -222,7 +222,7 @@ def read_profile(path: Path) -> AnyProfile:
 
 def profile_file(path: Path) -> TomlFile:
     """A profile's file, named as seen from the current folder."""
-    shown = resolved(path)
+    shown = resolved_path(path)
     return TomlFile.read(path, str(shown.relative_to(Path.cwd()) if shown.is_relative_to(Path.cwd()) else path))
 
 
@@ -261,10 +261,10 @@ def _of_kind(name: str, kind: Kind, record: type[Found]) -> Found:
     if isinstance(found, record):
         return found
     # Only a path can name a profile of another kind.
-    raise InputError(Problem(name, "schema", f"is a {kind_of(found)} profile", f"allowed: planner.{kind}/1"))
+    raise InputError(InputProblem(name, "schema", f"is a {kind_of(found)} profile", f"allowed: planner.{kind}/1"))
 
 
-def _misnamed(file: TomlFile) -> list[Problem]:
+def _misnamed(file: TomlFile) -> list[InputProblem]:
     stem, name = Path(file.name).stem, file.data.get("name")
     if not isinstance(name, str) or name == stem:
         return []
@@ -273,7 +273,7 @@ def _misnamed(file: TomlFile) -> list[Problem]:
 
 def is_shipped(path: Path) -> bool:
     """True if a file is one of the shipped profiles."""
-    parent = resolved(path).parent
+    parent = resolved_path(path).parent
     return any(parent == profile_dir(kind) for kind in KINDS)
 
 
@@ -287,7 +287,7 @@ def _shipped(path: Path) -> AnyProfile:
     return read_profile(path)
 
 
-def _unknown(name: str, kinds: tuple[Kind, ...], labels: Iterable[str]) -> Problem:
+def _unknown(name: str, kinds: tuple[Kind, ...], labels: Iterable[str]) -> InputProblem:
     hint = did_you_mean(name, labels)
     choice = ", ".join(stem for kind in kinds for stem in profile_names(kind))
     known = f"known: {choice}; or a path to a .toml file, or one in a folder of {VARIABLE}"
@@ -295,7 +295,7 @@ def _unknown(name: str, kinds: tuple[Kind, ...], labels: Iterable[str]) -> Probl
     allowed = without_profiles() or known
     # Aliases count for the hint, but would drown the names in the listing.
     allowed = allowed if hint.startswith("known: ") else f"{hint} {allowed}"
-    return Problem(name, "", f"is no {_choice(kinds)} profile", allowed)
+    return InputProblem(name, "", f"is no {_choice(kinds)} profile", allowed)
 
 
 def _choice(kinds: tuple[Kind, ...]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner.errors import InputError, Problem, did_you_mean
+from planner.errors import InputError, InputProblem, did_you_mean
 from planner.profiles.catalogue import (
     AnyProfile,
     catalogue_paths,
@@ -16,14 +16,14 @@ from planner.profiles.catalogue import (
     profile_names,
     read_once,
 )
-from planner.profiles.checked import Check, CheckedFile
+from planner.profiles.entries import Check, CheckedFile
 from planner.profiles.folders import KINDS, Kind, is_own, kind_in, profiles_below
 from planner.profiles.hardware_checks import HARDWARE_CHECKS
 from planner.profiles.model import ModelProfile
 from planner.profiles.model_checks import MODEL_CHECKS
 from planner.profiles.stack import StackProfile
 from planner.profiles.stack_checks import STACK_CHECKS, stack_references
-from planner.reading import resolved
+from planner.reading import resolved_path
 from planner.toml_lines import KeyPath
 
 CHECKS: Mapping[str, tuple[Check, ...]] = {
@@ -39,7 +39,7 @@ class ProfileCheck:
     """Result of a check of profiles."""
 
     files: tuple[Path, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[InputProblem, ...]
     n_skipped: int = 0
     """TOML files of the folders that are no profiles."""
 
@@ -51,7 +51,7 @@ class ProfileCheck:
     @property
     def n_shipped(self) -> int:
         """Those of them that came with the planner."""
-        return sum(is_shipped(resolved(path)) for path in self.files)
+        return sum(is_shipped(resolved_path(path)) for path in self.files)
 
     @property
     def holds(self) -> bool:
@@ -62,7 +62,7 @@ class ProfileCheck:
 def check_profiles(paths: Iterable[Path] = ()) -> ProfileCheck:
     """Every problem of profile files, of those in folders and below, or of the whole catalogue when none is named."""
     files, n_skipped = _files(tuple(paths) or tuple(path for kind in KINDS for path in catalogue_paths(kind)))
-    problems: list[Problem] = []
+    problems: list[InputProblem] = []
     read: list[CheckedFile] = []
     for path in files:
         checked, found = _checked(path)
@@ -80,18 +80,18 @@ def named_file(name: Path) -> Path:
     return find_path(str(name), KINDS) or name
 
 
-def figure_problems(path: Path) -> list[Problem]:
+def figure_problems(path: Path) -> list[InputProblem]:
     """Every problem of one file by itself: of its figures, and not of the other profiles that it names."""
     return _checked(path)[1]
 
 
-def _checked(path: Path) -> tuple[CheckedFile | None, list[Problem]]:
+def _checked(path: Path) -> tuple[CheckedFile | None, list[InputProblem]]:
     """A file and what is wrong with it alone."""
     try:
         file = profile_file(path)
     except InputError as error:
         return None, [*error.problems]
-    found: list[Problem] = []
+    found: list[InputProblem] = []
     try:
         checked = CheckedFile(file, parsed_profile(file))
     except InputError as error:
@@ -102,15 +102,15 @@ def _checked(path: Path) -> tuple[CheckedFile | None, list[Problem]]:
     return checked, [_placed(problem) for problem in _first_of_each_key(found)]
 
 
-def _first_of_each_key(problems: Iterable[Problem]) -> list[Problem]:
+def _first_of_each_key(problems: Iterable[InputProblem]) -> list[InputProblem]:
     """One problem per key: what the schema refuses needs no further judgement."""
-    by_key: dict[str, Problem] = {}
+    by_key: dict[str, InputProblem] = {}
     for problem in problems:
         by_key.setdefault(problem.key, problem)
     return [*by_key.values()]
 
 
-def _placed(problem: Problem) -> Problem:
+def _placed(problem: InputProblem) -> InputProblem:
     """A key missing from the top of a file is reported at its first line."""
     return replace(problem, line=1) if problem.key and problem.line is None else problem
 
@@ -127,7 +127,7 @@ def _files(paths: Iterable[Path]) -> tuple[list[Path], int]:
     return list(dict.fromkeys(found)), n_skipped
 
 
-def _repeated_labels(read: Iterable[CheckedFile], neighbours: Iterable[AnyProfile]) -> Iterator[Problem]:
+def _repeated_labels(read: Iterable[CheckedFile], neighbours: Iterable[AnyProfile]) -> Iterator[InputProblem]:
     """Names and aliases that stand for two profiles of a kind, or twice for one."""
     owners = {(type(found), label.casefold()): found.name for found in neighbours for label in labels(found)}
     for item in read:
@@ -142,10 +142,10 @@ def _repeated_labels(read: Iterable[CheckedFile], neighbours: Iterable[AnyProfil
 def _neighbours(files: Iterable[Path]) -> list[AnyProfile]:
     """Profiles beside the files that are checked, which a commit of these alone would not name; with those of
     PLANNER_PROFILES, the whole catalogue that they are to be part of."""
-    named = {resolved(path) for path in files}
+    named = {resolved_path(path) for path in files}
     beside = {found for path in named for found in path.parent.glob("*.toml")}
     if any(map(is_own, named)):
-        beside |= {resolved(path) for kind in KINDS for path in catalogue_paths(kind)}
+        beside |= {resolved_path(path) for kind in KINDS for path in catalogue_paths(kind)}
     beside -= named
     return [found for path in sorted(beside) if (found := _readable(path)) is not None]
 
@@ -170,7 +170,7 @@ def _repeats(found: AnyProfile) -> set[KeyPath]:
     return {key for index, key in enumerate(keys) if folded[index] in folded[:index]}
 
 
-def _unknown_names(read: Iterable[CheckedFile], files: Iterable[Path]) -> Iterator[Problem]:
+def _unknown_names(read: Iterable[CheckedFile], files: Iterable[Path]) -> Iterator[InputProblem]:
     """Names of profiles that there are none of: shipped, among the files, or in their folders and those beside."""
     items, known = tuple(read), dict[Kind, set[str]]()
     for item in items:
@@ -193,7 +193,7 @@ def _references(found: AnyProfile | None) -> Iterator[tuple[KeyPath, Kind, str]]
 def _known(kind: Kind, items: Iterable[CheckedFile], files: Iterable[Path]) -> set[str]:
     """Names of the profiles of a kind, those whose schema does not hold and those that lie beside the files too."""
     stated = {str(item.file.data.get("name")) for item in items if item.file.data.get("schema") == f"planner.{kind}/1"}
-    folders = {resolved(file).parent for file in files}
+    folders = {resolved_path(file).parent for file in files}
     beside = {path.stem for folder in folders for path in folder.glob("*.toml") if kind_in(path) == kind}
     theirs = {path.stem for folder in folders for path in (folder.parent / f"{kind}_profiles").glob("*.toml")}
     return {*profile_names(kind), *stated, *beside, *theirs}

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from math import inf
 
-from planner.errors import Problem
+from planner.errors import InputProblem
 from planner.profiles.architectures import Range
-from planner.profiles.checked import Check, CheckedFile
 from planner.profiles.efficiency import ALL_REDUCE_RANKS, WHOLES, Efficiencies
-from planner.profiles.entries import entries, numbers
+from planner.profiles.entries import Check, CheckedFile, entries, numbers
 from planner.profiles.figure_units import figure_unit, unit_hint
 from planner.profiles.hardware import HardwareProfile
 from planner.schema import TomlFile
@@ -84,7 +83,7 @@ _REQUIRED = "memory_bandwidth_tb_per_s"
 """A whole that is asked for even where no efficiency is a fraction of it."""
 
 
-def plausible_efficiencies(checked: CheckedFile) -> Iterator[Problem]:
+def plausible_efficiencies(checked: CheckedFile) -> Iterator[InputProblem]:
     """Each efficiency lies in its range, is a fraction of a figure that is there, and agrees with the others."""
     file = checked.file
     values = numbers(file, "efficiency", RANGES)
@@ -97,7 +96,7 @@ def plausible_efficiencies(checked: CheckedFile) -> Iterator[Problem]:
         yield file.problem(("efficiency", key, "value"), message, f"at most {SLACK:g} times what bounds it")
 
 
-def marked_efficiencies(checked: CheckedFile) -> Iterator[Problem]:
+def marked_efficiencies(checked: CheckedFile) -> Iterator[InputProblem]:
     """No efficiency is a vendor's claim, and those derived say of what."""
     if not isinstance(checked.profile, HardwareProfile):
         return
@@ -111,7 +110,7 @@ def marked_efficiencies(checked: CheckedFile) -> Iterator[Problem]:
             yield checked.file.problem(("efficiency", key, "note"), "is required", allowed)
 
 
-def efficiencies_of_a_device(checked: CheckedFile) -> Iterator[Problem]:
+def efficiencies_of_a_device(checked: CheckedFile) -> Iterator[InputProblem]:
     """Nothing was measured on a part that cannot be had; where much was, it can be had."""
     if not isinstance(checked.profile, HardwareProfile) or checked.profile.status != "announced":
         return
@@ -136,12 +135,12 @@ EFFICIENCY_CHECKS: tuple[Check, ...] = (
 """Every check of the efficiencies of a hardware profile."""
 
 
-def _range_problem(file: TomlFile, key: str, value: float) -> Problem:
+def _range_problem(file: TomlFile, key: str, value: float) -> InputProblem:
     allowed = f"{RANGES[key]} {figure_unit(key)}; {unit_hint(key, value, RANGES[key])}"
     return file.problem(("efficiency", key, "value"), f"is {value:.10g}", allowed)
 
 
-def _parts_of_nothing(file: TomlFile, values: Mapping[str, float]) -> Iterator[Problem]:
+def _parts_of_nothing(file: TomlFile, values: Mapping[str, float]) -> Iterator[InputProblem]:
     """Fractions of a peak or a link that the file does not give; not the one required anyway."""
     figures = entries(file, "figures")
     for key, whole in WHOLES.items() if figures else ():

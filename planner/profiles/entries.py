@@ -1,8 +1,11 @@
 """Figures of a hardware profile as its file writes them, whether or not the schema holds."""
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
 from typing import Any
 
+from planner.errors import InputProblem
+from planner.profiles.catalogue import AnyProfile
 from planner.schema import TomlFile
 
 HUGE = 1e300
@@ -24,3 +27,14 @@ def numbers(file: TomlFile, table: str, keys: Container[str]) -> dict[str, float
 
 def _is_positive(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < HUGE
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A file that is TOML, and its record where its schema holds."""
+
+    file: TomlFile
+    profile: AnyProfile | None
+
+
+Check = Callable[[CheckedFile], Iterable[InputProblem]]

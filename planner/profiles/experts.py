@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import model_validator
 
 from planner.ranges import Heads, HeadsOrNone, Layers, LayersOrNone, Width
-from planner.schema import Fault, StrictModel, raise_faults
+from planner.schema import FieldError, StrictModel, raise_faults
 
 
 class MixtureOfExperts(StrictModel):
@@ -55,19 +55,23 @@ class MixtureOfExperts(StrictModel):
         raise_faults(self._faults())
         return self
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[FieldError]:
         if self.n_experts_per_token > self.n_experts:
             message = f"is {self.n_experts_per_token} (at most n_experts = {self.n_experts})"
-            yield Fault(("n_experts_per_token",), message)
+            yield FieldError(("n_experts_per_token",), message)
         if self.n_experts % self.n_groups:
-            yield Fault(("n_groups",), f"is {self.n_groups} (a divisor of n_experts = {self.n_experts})")
+            yield FieldError(("n_groups",), f"is {self.n_groups} (a divisor of n_experts = {self.n_experts})")
         elif self.n_experts >= self.n_experts_per_token > self.n_groups_per_token * self.n_experts // self.n_groups:
             message = f"is {self.n_groups_per_token}, whose experts are fewer than n_experts_per_token"
-            yield Fault(("n_groups_per_token",), f"{message} (at least as many)")
+            yield FieldError(("n_groups_per_token",), f"{message} (at least as many)")
         if self.n_groups_per_token > self.n_groups:
             message = f"is {self.n_groups_per_token} (at most n_groups = {self.n_groups})"
-            yield Fault(("n_groups_per_token",), message)
+            yield FieldError(("n_groups_per_token",), message)
         if self.layer_offset >= self.layer_period:
-            yield Fault(("layer_offset",), f"is {self.layer_offset} (less than layer_period = {self.layer_period})")
+            yield FieldError(
+                ("layer_offset",), f"is {self.layer_offset} (less than layer_period = {self.layer_period})"
+            )
         if self.shared_expert_intermediate_size and not self.n_shared_experts:
-            yield Fault(("shared_expert_intermediate_size",), "is given without shared experts (n_shared_experts > 0)")
+            yield FieldError(
+                ("shared_expert_intermediate_size",), "is given without shared experts (n_shared_experts > 0)"
+            )

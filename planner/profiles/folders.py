@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from planner.errors import InputError, Problem
-from planner.reading import TOML_BYTES, ExcessError, is_file, read_bytes, resolved, toml_value
+from planner.errors import InputError, InputProblem
+from planner.reading import TOML_BYTES, ExcessError, is_file, parsed_toml, read_bytes, resolved_path
 
 Kind = Literal["hardware", "model", "stack"]
 KINDS: tuple[Kind, ...] = ("hardware", "model", "stack")
@@ -44,7 +44,7 @@ def own_dirs() -> tuple[Path, ...]:
     if missing := [folder for folder in folders if not folder.is_dir()]:
         allowed = f"folders of profiles, separated by {os.pathsep!r}"
         raise InputError(
-            Problem(VARIABLE, "", f"names {str(folder)!r}, which is no folder", allowed) for folder in missing
+            InputProblem(VARIABLE, "", f"names {str(folder)!r}, which is no folder", allowed) for folder in missing
         )
     return tuple(dict.fromkeys(folders))
 
@@ -92,14 +92,14 @@ def profiles_below(folder: Path) -> FolderContent:
     """Profiles in a folder and all below it, as `toml_files_below` walks it."""
     files = toml_files_below(folder)
     homes = {f"{kind}_profiles" for kind in KINDS}
-    profiles = [path for path in files if resolved(path).parent.name in homes or kind_in(path)]
+    profiles = [path for path in files if resolved_path(path).parent.name in homes or kind_in(path)]
     return FolderContent(profiles, len(files) - len(profiles))
 
 
 def is_own(path: Path) -> bool:
     """True if a file is one that PLANNER_PROFILES makes part of the catalogue."""
-    here = resolved(path)
-    return any(here == resolved(own) for kind in KINDS for own in own_paths(kind))
+    here = resolved_path(path)
+    return any(here == resolved_path(own) for kind in KINDS for own in own_paths(kind))
 
 
 def kind_in(path: Path) -> str | None:
@@ -125,7 +125,7 @@ def schema_of(text: str) -> str | None:
     ('size-map', None)
     """
     try:
-        stated = toml_value(text).get("schema")
+        stated = parsed_toml(text).get("schema")
     except (tomllib.TOMLDecodeError, ExcessError):
         found = _LINE.search(text)
     else:

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from planner.errors import Problem, did_you_mean
+from planner.errors import InputProblem, did_you_mean
 from planner.profiles.architectures import GENERAL, GENERATIONS, Generation, Range
-from planner.profiles.checked import Check, CheckedFile
 from planner.profiles.consistency import blamed, relations, too_steep
 from planner.profiles.efficiency_checks import EFFICIENCY_CHECKS
-from planner.profiles.entries import entries, numbers
+from planner.profiles.entries import Check, CheckedFile, entries, numbers
 from planner.profiles.figure_units import figure_unit, unit_hint
 from planner.profiles.hardware import HardwareProfile
 from planner.schema import TomlFile
@@ -37,7 +36,7 @@ _DAY = re.compile(r"\b20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
 _SPECIFIED, _CLAIMED = ("datasheet", "measured"), ("announced",)
 
 
-def known_generation(checked: CheckedFile) -> Iterator[Problem]:
+def known_generation(checked: CheckedFile) -> Iterator[InputProblem]:
     """The generation is one whose ranges are known, its vendor sells it, and its figures look like it."""
     file, name = checked.file, checked.file.data.get("generation")
     if not isinstance(name, str) or not name:
@@ -52,7 +51,7 @@ def known_generation(checked: CheckedFile) -> Iterator[Problem]:
         yield from _vendor_problems(file, name, GENERATIONS[name])
 
 
-def plausible_figures(checked: CheckedFile) -> Iterator[Problem]:
+def plausible_figures(checked: CheckedFile) -> Iterator[InputProblem]:
     """Each figure lies in its range, and those that do agree with each other."""
     file, values = checked.file, _values(checked.file)
     name = _generation(file)
@@ -63,7 +62,7 @@ def plausible_figures(checked: CheckedFile) -> Iterator[Problem]:
     yield from _inconsistent(file, name, fitting)
 
 
-def figures_that_plan(checked: CheckedFile) -> Iterator[Problem]:
+def figures_that_plan(checked: CheckedFile) -> Iterator[InputProblem]:
     """Memory, its bandwidth and a peak are there, and a domain of several accelerators has its link."""
     if not isinstance(checked.profile, HardwareProfile):
         return
@@ -77,7 +76,7 @@ def figures_that_plan(checked: CheckedFile) -> Iterator[Problem]:
         yield file.problem(("figures", "scaleup_gb_per_s"), "is required", "beside a domain of several accelerators")
 
 
-def sourced_figures(checked: CheckedFile) -> Iterator[Problem]:
+def sourced_figures(checked: CheckedFile) -> Iterator[InputProblem]:
     """Every source is cited and says where it is; what could not be attributed is a lead, and only that."""
     if not isinstance(checked.profile, HardwareProfile):
         return
@@ -92,7 +91,7 @@ def sourced_figures(checked: CheckedFile) -> Iterator[Problem]:
 
 def _idle_or_placeless_sources(
     file: TomlFile, sources: Mapping[str, str], cited: Iterable[Mapping[str, Any]]
-) -> Iterator[Problem]:
+) -> Iterator[InputProblem]:
     bases: dict[Any, set[Any]] = {}
     for entry in cited:
         bases.setdefault(entry.get("source"), set()).add(entry.get("basis"))
@@ -103,7 +102,7 @@ def _idle_or_placeless_sources(
             yield from _placeless(file, name, text, is_own=bases[name] <= _OWN)
 
 
-def _placeless(file: TomlFile, name: str, text: str, is_own: bool) -> Iterator[Problem]:
+def _placeless(file: TomlFile, name: str, text: str, is_own: bool) -> Iterator[InputProblem]:
     """A source without address states its day: an own measurement, beside by whom and how, or a document not public."""
     if not is_own and not _UNPUBLISHED.search(text):
         measured = "a text with the day where all its figures are 'measured' by yourselves"
@@ -120,7 +119,7 @@ def _placeless(file: TomlFile, name: str, text: str, is_own: bool) -> Iterator[P
         yield file.problem(("sources", name), what, f"such as {example}, or an address with https://")
 
 
-def marked_figures(checked: CheckedFile) -> Iterator[Problem]:
+def marked_figures(checked: CheckedFile) -> Iterator[InputProblem]:
     """An announced part has no datasheet or measured figures, one that can be had none merely announced."""
     if not isinstance(checked.profile, HardwareProfile):
         return
@@ -177,7 +176,7 @@ def _is_of_another_generation(file: TomlFile) -> bool:
     return 2 * len(_out_of_range(values, own)) > max(len(values), 3)
 
 
-def _vendor_problems(file: TomlFile, name: str, generation: Generation) -> Iterator[Problem]:
+def _vendor_problems(file: TomlFile, name: str, generation: Generation) -> Iterator[InputProblem]:
     vendor = file.data.get("vendor")
     if generation.vendors and isinstance(vendor, str) and vendor and vendor not in generation.vendors:
         allowed = f"generation {name} is sold by {' or '.join(generation.vendors)}"
@@ -189,7 +188,7 @@ def _out_of_range(values: Mapping[str, float], ranges: Mapping[str, Range]) -> d
     return {key: ranges[key] for key, value in values.items() if key in ranges and value not in ranges[key]}
 
 
-def _range_problem(file: TomlFile, name: str, key: str, value: float, allowed: Range) -> Problem:
+def _range_problem(file: TomlFile, name: str, key: str, value: float, allowed: Range) -> InputProblem:
     where = f" in generation {name}" if allowed is not GENERAL[key] else ""
     unit = figure_unit(key)
     hint = unit_hint(key, value, allowed)
@@ -197,7 +196,7 @@ def _range_problem(file: TomlFile, name: str, key: str, value: float, allowed: R
     return file.problem(("figures", key, "value"), f"is {value:.10g}", text)
 
 
-def _inconsistent(file: TomlFile, name: str, values: Mapping[str, float]) -> Iterator[Problem]:
+def _inconsistent(file: TomlFile, name: str, values: Mapping[str, float]) -> Iterator[InputProblem]:
     generation = GENERATIONS[name]
     for key in (key for key in generation.lacks if key in values):
         message = f"is {values[key]:.10g}, but generation {name} has no unit for it"
@@ -230,7 +229,7 @@ def _falling(values: Mapping[str, float]) -> Iterator[tuple[str, str, str]]:
                 yield after, f"is {high:.10g}, less than {before} = {low:.10g}", f"{after} >= {before}"
 
 
-def _memory_problems(file: TomlFile, values: Mapping[str, float]) -> Iterator[Problem]:
+def _memory_problems(file: TomlFile, values: Mapping[str, float]) -> Iterator[InputProblem]:
     """A device that reports another memory than the one it is sold with."""
     sold_gb, reported = values.get("memory_gb"), values.get("reported_memory_mib")
     if not sold_gb or not reported:
@@ -242,7 +241,7 @@ def _memory_problems(file: TomlFile, values: Mapping[str, float]) -> Iterator[Pr
         yield file.problem(("figures", "reported_memory_mib", "value"), message, f"{_REPORTED} of what is sold; {hint}")
 
 
-def _link_problems(file: TomlFile, values: Mapping[str, float]) -> Iterator[Problem]:
+def _link_problems(file: TomlFile, values: Mapping[str, float]) -> Iterator[InputProblem]:
     """A scale-up link that is slower than the way around it, or does not join whole servers."""
     link, n_joined = values.get("scaleup_gb_per_s"), values.get("scaleup_domain_accelerators")
     nic, pcie, n_in_node = (values.get(key) for key in ("nic_gbps", "pcie_gb_per_s", "accelerators_per_node"))

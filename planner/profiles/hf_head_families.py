@@ -8,11 +8,11 @@ from planner.profiles.hf_parts import (
     Table,
     alike,
     alternating,
-    counted,
     experts,
     experts_with_bias,
     heads,
     interleaved,
+    layers_counted,
     placed,
     refuse_windows,
     typed,
@@ -31,15 +31,19 @@ def dense(config: HfConfig, *, gated_mlp: bool = True, tied: bool = False, **att
         config: its config.
         gated_mlp: whether its MLP has a gate.
         tied: whether its embeddings are tied where the config does not say so.
-        attention: as `head_attention` takes it.
+        attention: as `head_attention_layers` takes it.
     """
     if not config.is_wrapped:  # a wrapper ties by default what the text model alone does not
         config.assume(tie_word_embeddings=tied)
     facts: Table = {} if gated_mlp else {"gated_mlp": False}
-    return {"intermediate_size": config.integer("intermediate_size"), **facts, **head_attention(config, **attention)}
+    return {
+        "intermediate_size": config.integer("intermediate_size"),
+        **facts,
+        **head_attention_layers(config, **attention),
+    }
 
 
-def head_attention(
+def head_attention_layers(
     config: HfConfig,
     *,
     qk_norm: str | None = None,
@@ -89,7 +93,7 @@ def sparse(
     if shared not in config.data:  # classes differ in what they take it for
         config.refuse(shared, "is required", "a whole number, 0 where there are none")
     moe = experts_with_bias(config, number, per_token, shared) | {"router_bias": router_bias}
-    return with_dense_first(config, moe) | head_attention(config, **attention)
+    return with_dense_first(config, moe) | head_attention_layers(config, **attention)
 
 
 routed = partial(sparse, number="n_routed_experts", shared="n_shared_experts")
@@ -111,7 +115,7 @@ def experts_only(
     shared = config.count(beside) if beside else 0
     moe = experts(config, number, shared=int(shared > 0), dense=0, width=width)
     moe |= {"shared_expert_intermediate_size": shared} if shared else {}
-    return {"moe": moe, **head_attention(config, **attention)}
+    return {"moe": moe, **head_attention_layers(config, **attention)}
 
 
 grok = partial(
@@ -247,7 +251,7 @@ def hunyuan(config: HfConfig) -> Table:
     if share > 1:
         pattern = "".join("B" if layer % share else "A" for layer in range(own["n_layers"]))
         borrowing = own | {"symbol": "B", "borrows_kv": True}
-        attention = {"pattern": pattern, "attention": counted(pattern, own | {"symbol": "A"}, borrowing)}
+        attention = {"pattern": pattern, "attention": layers_counted(pattern, own | {"symbol": "A"}, borrowing)}
     return _hunyuan_mlp(config) | attention
 
 

@@ -113,7 +113,7 @@ def typed(config: HfConfig, letters: Mapping[str, str], key: str = "layer_types"
     return "".join(letters.get(str(kind), "") for kind in types)
 
 
-def counted(pattern: str, *groups: Table) -> list[Table]:
+def layers_counted(pattern: str, *groups: Table) -> list[Table]:
     """Groups with their layers counted in the pattern; those without layers left out."""
     return [group | {"n_layers": n} for group in groups if (n := pattern.count(group["symbol"]))]
 
@@ -166,7 +166,7 @@ def alternating(pattern: str, full: Table, window: Table) -> Table:
     """Groups of full (F) and of windowed (S) layers with their pattern, or one of them alone without."""
     if window == full:
         return {"attention": [full]}
-    groups = counted(pattern, full | {"symbol": "F"}, window | {"symbol": "S"})
+    groups = layers_counted(pattern, full | {"symbol": "F"}, window | {"symbol": "S"})
     if len(groups) == 1:
         return {"attention": [{key: value for key, value in groups[0].items() if key != "symbol"}]}
     return {"pattern": pattern, "attention": groups}

@@ -1,19 +1,19 @@
 """Precision of a checkpoint, counted module by module: from its quantization_config, hf_quant_config.json or dtype."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles.base import Precision
 from planner.profiles.hf_config import HfConfig
 from planner.profiles.hf_listed import unknown_entries
 from planner.profiles.hf_quantization import Quantization, UnknownQuantizationError, cache_format, quantization
 from planner.profiles.model import UNQUANTIZED, Architecture, WeightPart
 from planner.profiles.modules import experts_named, modules
-from planner.profiles.stated_format import contradiction
 from planner.schema import JsonFile
 
 BESIDE = "hf_quant_config.json"
@@ -88,7 +88,7 @@ def statements(config: HfConfig, beside: JsonFile | None = None) -> list[Stateme
             found.append(Statement(file, key, quantization(table), cache_format(table)))
         except UnknownQuantizationError as error:
             at = ".".join(part for part in (key, error.key) if part)
-            config.problems.append(Problem(file, at, str(error), f"{error.allowed}; or give --precision"))
+            config.problems.append(InputProblem(file, at, str(error), f"{error.allowed}; or give --precision"))
     return found if tables else [*_unquantized(config)]
 
 
@@ -174,36 +174,36 @@ def _weights(
 Read = tuple[Statement, StoredWeights]
 
 
-def _apart(found: list[Read]) -> Iterator[Problem]:
+def _apart(found: list[Read]) -> Iterator[InputProblem]:
     """Two statements of one checkpoint that differ in its formats or its cache."""
     allowed = "files of one checkpoint; leave out the one that is not its own"
     for (one, own), (other, its) in pairwise(found):
         differs = abs(own.total_bytes - its.total_bytes) > SAME_BYTES * its.total_bytes
         if own.precision != its.precision or differs:
             message = f"says {described(own)}, and {other.file} {described(its)}"
-            yield Problem(one.file, one.key, message, allowed)
+            yield InputProblem(one.file, one.key, message, allowed)
         elif one.kv_precision and other.kv_precision and one.kv_precision != other.kv_precision:
             message = f"says a cache in {one.kv_precision}, and {other.file} one in {other.kv_precision}"
-            yield Problem(one.file, one.key, message, allowed)
+            yield InputProblem(one.file, one.key, message, allowed)
 
 
-def _not_as_asked(found: list[Read], asked: str | None) -> Iterator[Problem]:
+def _not_as_asked(found: list[Read], asked: str | None) -> Iterator[InputProblem]:
     """A precision that somebody gives beside files that state another."""
     for one, own in found:
         if asked is not None and one.quantization and asked != own.precision:
             message = f"is {asked}, and {one.file} says {described(own)}"
-            yield Problem("--precision", "", message, "nothing, where the files state a quantisation")
+            yield InputProblem("--precision", "", message, "nothing, where the files state a quantisation")
             return
 
 
-def _misnamed(read: Read, names: Iterable[str]) -> Iterator[Problem]:
+def _misnamed(read: Read, names: Iterable[str]) -> Iterator[InputProblem]:
     """A name that states a format which the files do not."""
     statement, found = read
     for name in names:
         if word := contradiction(name, found.names):
             allowed = f"its quantization_config or {BESIDE}; or --precision, which decides"
             message = f"says {described(found)}, and the name {name} says {word}"
-            yield Problem(statement.file, statement.key, message, allowed)
+            yield InputProblem(statement.file, statement.key, message, allowed)
             return
 
 
@@ -224,3 +224,45 @@ def formats_text(precision: str, formats: Mapping[WeightPart, Mapping[Precision,
             each = [name if share == 1 else f"{100 * share:.2f} % {name}" for name, share in shares.items()]
             parts.append(f"{part.replace('_', ' ')} {' and '.join(each)}")
     return f"{precision}{', but ' if parts else ''}{', '.join(parts)}"
+
+
+ALLOWED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("fp8", "mxfp8", "float8"), ("fp8",)),
+    **dict.fromkeys(("nvfp4", "mxfp4", "fp4"), ("fp4",)),
+    **dict.fromkeys(("int4", "bnb4bit"), ("int4",)),
+    **dict.fromkeys(("w4a16", "w4a8", "4bit"), ("int4", "fp4")),
+    **dict.fromkeys(("int8", "8bit"), ("int8",)),
+    "w8a16": ("int8", "fp8"),
+    "w8a8": ("int8", "fp8"),
+    **dict.fromkeys(("awq", "gptq"), ("int4", "int8")),
+    "bf16": ("bf16",),
+}
+"""Formats that agree with a word of a name."""
+_WORD = re.compile(r"[-_ ./\\]+")
+
+
+def stated_formats(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Words of a name that state a format of weights, and the formats that agree with each; those of caches left out.
+
+    >>> [*stated_formats("nvidia/Llama-3.1-8B-Instruct-FP8")]
+    [('FP8', ('fp8',))]
+    >>> [*stated_formats("DeepSeek-R1-NVFP4-KV-FP8")], [*stated_formats("Llama-3.1-8B")]
+    ([('NVFP4', ('fp4',))], [])
+    """
+    words = _WORD.split(name)
+    for before, word in zip(["", *words], words, strict=False):
+        if before.casefold() not in ("kv", "cache") and (found := ALLOWED.get(word.casefold())):
+            yield word, found
+
+
+def contradiction(name: str, found: Collection[str]) -> str | None:
+    """The word of a name that states a format which a checkpoint does not have; None where they agree.
+
+    >>> contradiction("Llama-3.1-8B-FP8", {"bf16"}), contradiction("Llama-3.1-8B-FP8", {"fp8", "bf16"})
+    ('FP8', None)
+    """
+    for word, allowed in stated_formats(name):
+        own = found if allowed != ("bf16",) or len(found) == 1 else set(found) - {"bf16"}
+        if not set(allowed) & set(own):
+            return word
+    return None

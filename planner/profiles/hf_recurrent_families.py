@@ -5,12 +5,12 @@ from planner.profiles import hf_head_families as by_heads
 from planner.profiles.hf_config import HfConfig
 from planner.profiles.hf_parts import (
     Table,
-    counted,
     dense_width,
     experts,
     experts_with_bias,
     heads,
     latent_heads,
+    layers_counted,
     typed,
     with_dense_first,
 )
@@ -60,7 +60,7 @@ def hybrid(config: HfConfig, recurrent: Table, full: Table, interval: str, liste
     else:
         n_layers, size = config.integer("num_hidden_layers"), config.integer(interval)
         pattern = "".join("F" if layer % size == size - 1 else "L" for layer in range(n_layers))
-    groups = counted(pattern, recurrent | {"symbol": "L"}, full | {"symbol": "F"})
+    groups = layers_counted(pattern, recurrent | {"symbol": "L"}, full | {"symbol": "F"})
     return {"pattern": pattern, "attention": groups}
 
 
@@ -157,7 +157,7 @@ def kimi_linear(config: HfConfig) -> Table:
     if latent := config.optional("routed_expert_hidden_size"):
         moe["latent_size"] = latent
         config.get("latent_moe_use_norm")
-    return with_dense_first(config, moe) | {"pattern": pattern, "attention": counted(pattern, kda, mla)}
+    return with_dense_first(config, moe) | {"pattern": pattern, "attention": layers_counted(pattern, kda, mla)}
 
 
 def nemotron_h(config: HfConfig) -> Table:
@@ -179,7 +179,7 @@ def nemotron_h(config: HfConfig) -> Table:
     config.get("attention_head_dim")
     attention = heads(config, head_dim=config.integer("head_dim", "attention_head_dim")) | {"symbol": "*"}
     mlp_only = {"n_sparse_layers": pattern.count("E"), "n_dense_layers": pattern.count("-")}
-    found = {"gated_mlp": False, "pattern": pattern, "attention": counted(pattern, mamba, attention)}
+    found = {"gated_mlp": False, "pattern": pattern, "attention": layers_counted(pattern, mamba, attention)}
     found |= dense_width(config, pattern.count("-"))
     if pattern.count("E"):
         shared = config.count("n_shared_experts")
@@ -207,7 +207,7 @@ def jamba(config: HfConfig) -> Table:
         "conv_kernel": config.integer("mamba_d_conv"),
         "inner_norms": True,
     }
-    groups = counted(pattern, mamba, heads(config) | {"symbol": "A"})
+    groups = layers_counted(pattern, mamba, heads(config) | {"symbol": "A"})
     found = {"intermediate_size": config.integer("intermediate_size"), "pattern": pattern, "attention": groups}
     if config.get("num_experts") == 1:
         config.ignore("num_experts_per_tok", "expert_layer_period", "expert_layer_offset")

@@ -5,11 +5,11 @@ from planner.profiles.hf_config import HfConfig
 from planner.profiles.hf_parts import (
     Table,
     alternating,
-    counted,
     dense_width,
     experts,
     heads,
     interleaved,
+    layers_counted,
     placed,
     typed,
 )
@@ -41,7 +41,7 @@ def mimo_v2_flash(config: HfConfig) -> Table:
     return dense_width(config, n_dense) | {
         "pattern": pattern,
         "moe": moe,
-        "attention": counted(pattern, full, window),
+        "attention": layers_counted(pattern, full, window),
     }
 
 
@@ -59,7 +59,7 @@ def gpt_oss(config: HfConfig) -> Table:
         router_bias=True,
         expert_bias=True,
     )
-    return {"pattern": pattern, "moe": moe, "attention": counted(pattern, full, window)}
+    return {"pattern": pattern, "moe": moe, "attention": layers_counted(pattern, full, window)}
 
 
 def gemma2(config: HfConfig) -> Table:

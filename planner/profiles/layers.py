@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from planner.ranges import Heads, Layers, Whole, Width
-from planner.schema import Fault, StrictModel, raise_faults
+from planner.schema import FieldError, StrictModel, raise_faults
 
 Bias = Literal["qkv", "qkvo"]
 QkNorm = Literal["head", "layer"]
@@ -76,7 +76,7 @@ class HeadLayers(LayerGroup):
     def _heads_divide(self) -> Self:
         raise_faults(_indivisible("n_kv_heads", self.n_kv_heads, "n_heads", self.n_heads))
         if self.v_from_k and (self.borrows_kv or self.attention_bias or self.value_dim != self.head_dim):
-            raise_faults([Fault(("v_from_k",), "is true (not with borrows_kv, attention_bias or a v_head_dim)")])
+            raise_faults([FieldError(("v_from_k",), "is true (not with borrows_kv, attention_bias or a v_head_dim)")])
         return self
 
 
@@ -126,7 +126,9 @@ class MlaLayers(LayerGroup):
     @model_validator(mode="after")
     def _indexer_has_queries(self) -> Self:
         if self.indexer and self.q_lora_rank is None:
-            raise_faults([Fault(("q_lora_rank",), "is required (the indexer's queries are made from compressed ones)")])
+            raise_faults(
+                [FieldError(("q_lora_rank",), "is required (the indexer's queries are made from compressed ones)")]
+            )
         return self
 
 
@@ -242,6 +244,6 @@ AttentionLayers = Annotated[
 ]
 
 
-def _indivisible(key: str, part: int, of: str, whole: int) -> Iterator[Fault]:
+def _indivisible(key: str, part: int, of: str, whole: int) -> Iterator[FieldError]:
     if whole % part:
-        yield Fault((key,), f"is {part} (a divisor of {of} = {whole})")
+        yield FieldError((key,), f"is {part} (a divisor of {of} = {whole})")

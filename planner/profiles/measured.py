@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from planner.profiles.base import Precision, Text
 from planner.ranges import Accelerators, Batch, Bytes, ProfileName, Seconds, Whole
-from planner.schema import Fault, StrictModel, raise_faults
+from planner.schema import FieldError, StrictModel, raise_faults
 
 Interpolation = Literal["monotone-cubic", "linear"]
 # Not min_length: pydantic would also call a curve too short whose points are merely invalid.
@@ -94,21 +94,21 @@ class MeasuredInstance(StrictModel):
         raise_faults(self._missing())
         return self
 
-    def _missing(self) -> Iterator[Fault]:
+    def _missing(self) -> Iterator[FieldError]:
         if self.basis == "inferred" and self.how is None:
-            yield Fault(("how",), "is required when basis is 'inferred' (say how the figures follow)")
+            yield FieldError(("how",), "is required when basis is 'inferred' (say how the figures follow)")
         if not (self.prefill or self.kv or self.decode):
-            yield Fault((), "holds no figures (give at least one of prefill, kv, decode)")
+            yield FieldError((), "holds no figures (give at least one of prefill, kv, decode)")
 
 
-def _curve_faults(tokens: Sequence[int], name: str, values: Sequence[float]) -> Iterator[Fault]:
+def _curve_faults(tokens: Sequence[int], name: str, values: Sequence[float]) -> Iterator[FieldError]:
     if len(tokens) < 2:
-        yield Fault(("tokens",), f"has {len(tokens)} points (a curve has at least 2)")
+        yield FieldError(("tokens",), f"has {len(tokens)} points (a curve has at least 2)")
     if len(tokens) != len(values):
-        yield Fault((name,), f"has {len(values)} values for {len(tokens)} tokens (one value per token count)")
+        yield FieldError((name,), f"has {len(values)} values for {len(tokens)} tokens (one value per token count)")
     for index, (before, after) in enumerate(pairwise(tokens), start=1):
         if after <= before:
-            yield Fault(("tokens", index), f"is {after} after {before} (tokens must strictly increase)")
+            yield FieldError(("tokens", index), f"is {after} after {before} (tokens must strictly increase)")
     for index, (low, high) in enumerate(pairwise(values), start=1):
         if high < low:
-            yield Fault((name, index), f"is {high} after {low} ({name} must not decrease with tokens)")
+            yield FieldError((name, index), f"is {high} after {low} ({name} must not decrease with tokens)")

@@ -12,7 +12,7 @@ from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.layers import AttentionLayers, HeadLayers, MlaLayers
 from planner.profiles.measured import MeasuredInstance
 from planner.ranges import Layers, LayersOrNone, Parameters, ProfileName, Whole, Width
-from planner.schema import Fault, StrictModel, raise_faults
+from planner.schema import FieldError, StrictModel, raise_faults
 
 WeightPart = Literal[
     "attention", "dense_mlp", "experts", "shared_experts", "latent", "router", "embedding", "lm_head", "norms"
@@ -79,7 +79,9 @@ class MlpOnlyLayers(StrictModel):
     @model_validator(mode="after")
     def _holds_layers(self) -> Self:
         if not self.n_sparse_layers + self.n_dense_layers:
-            raise_faults([Fault((), "holds no layers (leave the table out where attention layers have their own MLP)")])
+            raise_faults(
+                [FieldError((), "holds no layers (leave the table out where attention layers have their own MLP)")]
+            )
         return self
 
 
@@ -158,25 +160,27 @@ class Architecture(StrictModel):
         n_mlp = self.mlp_only.n_sparse_layers + self.mlp_only.n_dense_layers if self.mlp_only else 0
         return sum(group.n_layers for group in self.attention if not group.beside) + n_mlp
 
-    def _layer_faults(self) -> Iterator[Fault]:
+    def _layer_faults(self) -> Iterator[FieldError]:
         if self._n_grouped != self.n_layers and len(self.pattern or "") != self.n_layers:
             groups = "attention groups and mlp_only hold" if self.mlp_only else "attention groups hold"
-            yield Fault(("n_layers",), f"is {self.n_layers}, but {groups} {self._n_grouped} (their sum)")
+            yield FieldError(("n_layers",), f"is {self.n_layers}, but {groups} {self._n_grouped} (their sum)")
         for index, group in enumerate(self.attention):
             if group.beside and (group.n_layers != self.n_layers or self.pattern):
                 message = f"is true of {group.n_layers} layers (all {self.n_layers}, without a pattern)"
-                yield Fault(("attention", index, "beside"), message)
+                yield FieldError(("attention", index, "beside"), message)
         if self.moe and self.moe.n_dense_first_layers > self.n_layers:
             message = f"is {self.moe.n_dense_first_layers} (at most n_layers = {self.n_layers})"
-            yield Fault(("moe", "n_dense_first_layers"), message)
+            yield FieldError(("moe", "n_dense_first_layers"), message)
         if self.moe and self.mlp_only and (self.moe.n_dense_first_layers or self.moe.layer_period > 1):
-            yield Fault(("moe",), "places sparse layers, as mlp_only does (n_dense_first_layers = 0, no layer_period)")
+            yield FieldError(
+                ("moe",), "places sparse layers, as mlp_only does (n_dense_first_layers = 0, no layer_period)"
+            )
 
-    def _borrowing_faults(self) -> Iterator[Fault]:
+    def _borrowing_faults(self) -> Iterator[FieldError]:
         yield from self._borrowed_kv_faults()
         yield from self._borrowed_index_faults()
 
-    def _borrowed_index_faults(self) -> Iterator[Fault]:
+    def _borrowed_index_faults(self) -> Iterator[FieldError]:
         """Keys that are borrowed from an indexer are those of a layer below that has its own, and picks as many."""
         sparse = {i: g for i, g in enumerate(self.attention) if isinstance(g, MlaLayers) and g.indexer}
         own = {group.indexer.top_k for group in sparse.values() if group.indexer and not group.indexer.borrowed}
@@ -185,11 +189,11 @@ class Architecture(StrictModel):
                 continue
             if group.indexer.top_k not in own:
                 message = "is true (layers with an indexer of their own, of the same top_k, to borrow from)"
-                yield Fault(("attention", index, "indexer", "borrowed"), message)
+                yield FieldError(("attention", index, "indexer", "borrowed"), message)
             elif self.pattern and self.pattern[0] == group.symbol:
-                yield Fault(("pattern",), f"begins with {group.symbol!r} (a layer with an indexer of its own)")
+                yield FieldError(("pattern",), f"begins with {group.symbol!r} (a layer with an indexer of its own)")
 
-    def _borrowed_kv_faults(self) -> Iterator[Fault]:
+    def _borrowed_kv_faults(self) -> Iterator[FieldError]:
         """Borrowed keys and values are those of a layer below that has its own, of the same shape."""
         heads = [group for group in self.attention if isinstance(group, HeadLayers)]
         shapes = {(group.n_kv_heads, group.head_dim, group.value_dim) for group in heads if not group.borrows_kv}
@@ -198,54 +202,62 @@ class Architecture(StrictModel):
                 continue
             if (group.n_kv_heads, group.head_dim, group.value_dim) not in shapes:
                 allowed = "layers with keys and values of their own, of as many heads as wide, to borrow from"
-                yield Fault(("attention", index, "borrows_kv"), f"is true ({allowed})")
+                yield FieldError(("attention", index, "borrows_kv"), f"is true ({allowed})")
             elif self.pattern and self.pattern[0] == group.symbol:
-                yield Fault(("pattern",), f"begins with {group.symbol!r} (a layer with keys and values of its own)")
+                yield FieldError(
+                    ("pattern",), f"begins with {group.symbol!r} (a layer with keys and values of its own)"
+                )
 
-    def _missing(self) -> Iterator[Fault]:
+    def _missing(self) -> Iterator[FieldError]:
         if self.basis == "inferred" and self.how is None:
-            yield Fault(("how",), "is required when basis is 'inferred' (say how the shapes follow)")
+            yield FieldError(("how",), "is required when basis is 'inferred' (say how the shapes follow)")
         if self.basis == "published":
             for name in ("hidden_size", "vocab_size", "tie_word_embeddings"):
                 if getattr(self, name) is None:
-                    yield Fault((name,), "is required when basis is 'published'")
+                    yield FieldError((name,), "is required when basis is 'published'")
         if self._lacks_dense_width():
-            yield Fault(("intermediate_size",), "is required for the dense layers (or moe without dense layers)")
+            yield FieldError(("intermediate_size",), "is required for the dense layers (or moe without dense layers)")
         if self.mlp_only and self.mlp_only.n_sparse_layers and not self.moe:
-            yield Fault(("moe",), "is required for the sparse layers of mlp_only")
+            yield FieldError(("moe",), "is required for the sparse layers of mlp_only")
 
     def _lacks_dense_width(self) -> bool:
         if self.moe or self.mlp_only:
             return self.n_dense_layers > 0 and self.intermediate_size is None
         return self.basis == "published" and self.intermediate_size is None
 
-    def _pattern_faults(self) -> Iterator[Fault]:
+    def _pattern_faults(self) -> Iterator[FieldError]:
         if self.pattern is None:
             return
         symbols = [group.symbol for group in self.attention] + (["E", "-"] if self.mlp_only else [])
         for index, group in enumerate(self.attention):
             if group.symbol is None or symbols.count(group.symbol) > 1:
                 message = f"is {group.symbol!r} (a letter of its own where there is a pattern)"
-                yield Fault(("attention", index, "symbol"), message)
+                yield FieldError(("attention", index, "symbol"), message)
         if len(self.pattern) == self.n_layers:
             yield from self._pattern_count_faults(Counter(self.pattern))
         elif self._n_grouped == self.n_layers:
-            yield Fault(("pattern",), f"has {len(self.pattern)} letters for {self.n_layers} layers (one per layer)")
+            yield FieldError(
+                ("pattern",), f"has {len(self.pattern)} letters for {self.n_layers} layers (one per layer)"
+            )
 
-    def _pattern_count_faults(self, found: Counter[str]) -> Iterator[Fault]:
+    def _pattern_count_faults(self, found: Counter[str]) -> Iterator[FieldError]:
         """Of three counts that should agree, the one that differs from the two others is at fault."""
         expected = self._letters
         if self._n_grouped == self.n_layers:
             if any(found[letter] != expected.get(letter, 0) for letter in {*found, *expected}):
                 hold = ", ".join(f"{n} {letter}" for letter, n in sorted(expected.items()))
-                yield Fault(("pattern",), f"has {', '.join(f'{n} {x}' for x, n in sorted(found.items()))} ({hold})")
+                yield FieldError(
+                    ("pattern",), f"has {', '.join(f'{n} {x}' for x, n in sorted(found.items()))} ({hold})"
+                )
             return
         for index, group in enumerate(self.attention):
             if group.symbol and found[group.symbol] != group.n_layers:
                 message = f"is {group.n_layers} ({found[group.symbol]}, as the pattern has {group.symbol})"
-                yield Fault(("attention", index, "n_layers"), message)
+                yield FieldError(("attention", index, "n_layers"), message)
         if self.mlp_only and (found["E"], found["-"]) != (self.n_sparse_layers, self.n_dense_layers):
-            yield Fault(("mlp_only",), f"holds other layers than the pattern ({found['E']} sparse, {found['-']} dense)")
+            yield FieldError(
+                ("mlp_only",), f"holds other layers than the pattern ({found['E']} sparse, {found['-']} dense)"
+            )
 
     @property
     def _letters(self) -> dict[str, int]:
@@ -278,7 +290,7 @@ class Checkpoint(StrictModel):
         for part, shares in self.formats.items():
             if abs(sum(shares.values()) - 1) > SHARES_TOLERANCE:
                 message = f"has shares that sum to {sum(shares.values()):.6g} (1, the whole part)"
-                raise_faults([Fault(("formats", part), message)])
+                raise_faults([FieldError(("formats", part), message)])
         return self
 
 

@@ -2,13 +2,26 @@
 
 from collections.abc import Iterator
 
-from planner.errors import Problem
+from planner.errors import InputProblem
 from planner.profiles.architectures import Range
-from planner.profiles.checked import Check, CheckedFile
+from planner.profiles.entries import Check, CheckedFile
 from planner.profiles.measured import MeasuredInstance
 from planner.profiles.model import ModelProfile
-from planner.profiles.parameter_check import published_parameters
-from planner.schema import Fault
+from planner.profiles.parameters import total_parameters
+from planner.schema import FieldError
+
+
+def published_parameters(checked: CheckedFile) -> Iterator[InputProblem]:
+    """The total from shapes, where all are known, is the published one within `ParameterCount.tolerance`."""
+    if not isinstance(checked.profile, ModelProfile):
+        return
+    published, total = checked.profile.published.total_parameters, total_parameters(checked.profile)
+    if published is None or total is None or abs(total - published.value) <= published.tolerance:
+        return
+    message = f"is {published.value}, but the shapes give {total}"
+    allowed = f"within {published.tolerance / published.value:.2%}, as {published.digits} digits are published"
+    yield checked.file.problem(("published", "total_parameters", "value"), message, allowed)
+
 
 PREFILL_TOKENS_PER_S = Range(5, 200_000)
 """Prompt tokens per second and accelerator, from a model of trillions on old chips to one of billions on new ones."""
@@ -18,7 +31,7 @@ DECODE_STEP_S = Range(0.0005, 2)
 """Seconds of one decode step."""
 
 
-def plausible_measurements(checked: CheckedFile) -> Iterator[Problem]:
+def plausible_measurements(checked: CheckedFile) -> Iterator[InputProblem]:
     """Measured seconds and bytes have the size that seconds and bytes have."""
     if isinstance(checked.profile, ModelProfile):
         for name, instance in checked.profile.measured.items():
@@ -36,12 +49,12 @@ _ALLOWED = {
 }
 
 
-def measurement_faults(instance: MeasuredInstance) -> Iterator[tuple[Fault, str]]:
+def measurement_faults(instance: MeasuredInstance) -> Iterator[tuple[FieldError, str]]:
     """The first implausible value of each curve, and what is allowed."""
     yield from ((fault, _ALLOWED[str(fault.key[0])]) for fault in _faults_of(instance))
 
 
-def _faults_of(instance: MeasuredInstance) -> Iterator[Fault]:
+def _faults_of(instance: MeasuredInstance) -> Iterator[FieldError]:
     if instance.prefill:
         points = zip(instance.prefill.tokens, instance.prefill.seconds, strict=True)
         rates = [tokens / seconds / instance.n_accelerators for tokens, seconds in points]
@@ -52,11 +65,11 @@ def _faults_of(instance: MeasuredInstance) -> Iterator[Fault]:
         per_token = (high_bytes - low_bytes) / (high_tokens - low_tokens)
         yield from _first_outside(("kv", "bytes"), [per_token], KV_BYTES_PER_TOKEN, "bytes per token")
     if instance.decode and instance.decode.step_s not in DECODE_STEP_S:
-        yield Fault(("decode", "step_s"), f"is {instance.decode.step_s:.10g}")
+        yield FieldError(("decode", "step_s"), f"is {instance.decode.step_s:.10g}")
 
 
-def _first_outside(key: tuple[str, str], found: list[float], allowed: Range, unit: str) -> Iterator[Fault]:
+def _first_outside(key: tuple[str, str], found: list[float], allowed: Range, unit: str) -> Iterator[FieldError]:
     odd = next((index for index, value in enumerate(found) if value not in allowed), None)
     if odd is not None:
         where = (*key, odd) if len(found) > 1 else key
-        yield Fault(where, f"gives {found[odd]:.4g} {unit}")
+        yield FieldError(where, f"gives {found[odd]:.4g} {unit}")

@@ -8,7 +8,7 @@ from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.layers import AttentionLayers
 from planner.profiles.model import Architecture, WeightPart
 from planner.profiles.parameters import embedding_parameters
-from planner.profiles.projections import known, projections
+from planner.profiles.projections import projections, required
 
 MIXERS = {
     **dict.fromkeys(("gqa", "swa", "mla", "kda"), ("self_attn", "attention", "attn")),
@@ -67,7 +67,7 @@ def modules(architecture: Architecture, experts: Collection[int] = ()) -> Iterat
     """
     vocabulary = embedding_parameters(architecture)
     yield Module(("embed_tokens", "embeddings", "word_embeddings"), "embedding", vocabulary)
-    hidden = known(architecture.hidden_size, "hidden_size")
+    hidden = required(architecture.hidden_size, "hidden_size")
     alone = ALONE if architecture.mlp_only else ()
     beside: list[AttentionLayers] = [group for group in architecture.attention if group.beside]
     for layer, (mixer, mlp) in enumerate(_layers(architecture)):
@@ -77,7 +77,7 @@ def modules(architecture: Architecture, experts: Collection[int] = ()) -> Iterat
         places = [f"layers.{layer}.{name}" for name in (*MLPS, *alone)]
         if mlp == "dense":
             yield from _placed(
-                places, "dense_mlp", _mlp(architecture, known(architecture.intermediate_size, "intermediate_size"))
+                places, "dense_mlp", _mlp(architecture, required(architecture.intermediate_size, "intermediate_size"))
             )
         elif mlp == "sparse" and architecture.moe:
             yield from _sparse(architecture, architecture.moe, places, experts)
@@ -119,7 +119,7 @@ def _placed(places: Collection[str], part: WeightPart, sizes: dict[str, int], ti
 
 
 def _mlp(architecture: Architecture, width: int, outer: int | None = None) -> dict[str, int]:
-    size = (outer or known(architecture.hidden_size, "hidden_size")) * width
+    size = (outer or required(architecture.hidden_size, "hidden_size")) * width
     return dict.fromkeys(("gate_proj", "up_proj", "down_proj")[0 if architecture.gated_mlp else 1 :], size)
 
 
@@ -127,7 +127,7 @@ def _sparse(
     architecture: Architecture, moe: MixtureOfExperts, places: Collection[str], experts: Collection[int]
 ) -> Iterator[Module]:
     """Routed experts: those that are told apart, and the others together under a number that none of them has."""
-    hidden, apart = known(architecture.hidden_size, "hidden_size"), sorted(i for i in experts if i < moe.n_experts)
+    hidden, apart = required(architecture.hidden_size, "hidden_size"), sorted(i for i in experts if i < moe.n_experts)
     sizes = _mlp(architecture, moe.expert_intermediate_size, moe.latent_size)
     numbers = dict.fromkeys(apart, 1)
     if rest := moe.n_experts - len(apart):

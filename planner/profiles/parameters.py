@@ -13,7 +13,7 @@ from planner.profiles.layers import (
     SwaLayers,
 )
 from planner.profiles.model import Architecture, ModelProfile, WeightPart
-from planner.profiles.projections import known, projections
+from planner.profiles.projections import projections, required
 
 
 def missing_shapes(architecture: Architecture) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def total_parameters(model: ModelProfile) -> int | None:
         Text models; a vision tower is not counted.
 
     Source:
-        Shapes as the models' public implementations allocate them; see `attention_parameters` and `moe_parameters`.
+        Shapes as the models' public implementations allocate them; see `attention_parameters` and `parameters_by_part`.
 
     >>> from planner.profiles import model_profile
     >>> total_parameters(model_profile("kimi-linear-48b"))
@@ -100,37 +100,6 @@ def _idle_parameters(architecture: Architecture) -> int:
     return (moe.n_experts - moe.n_experts_per_token) * expert_parameters(architecture, moe) + bias
 
 
-def mtp_parameters(model: ModelProfile) -> int | None:
-    """Parameters of the multi-token prediction layers, which no total contains.
-
-    Equation:
-        n_mtp_layers (2 hidden^2 + attention and MLP of the last layer + 5 norms)
-
-    Args:
-        model: any profile.
-
-    Returns:
-        Parameters; None where a shape is unknown.
-
-    Valid:
-        Modules as DeepSeek-V3's: embedding and output head shared with the model.
-
-    Source:
-        DeepSeek-V3 (arXiv 2412.19437), section 2.2; names as in its checkpoint.
-
-    >>> from planner.profiles import model_profile
-    >>> mtp_parameters(model_profile("deepseek-v3"))
-    11610068224
-    """
-    architecture = model.architecture
-    if missing_shapes(architecture):
-        return None
-    hidden = known(architecture.hidden_size, "hidden_size")
-    mlp = moe_parameters(architecture, architecture.moe) if architecture.moe else dense_mlp_parameters(architecture)
-    layer = attention_parameters(architecture.attention[-1], hidden) + mlp
-    return architecture.n_mtp_layers * (2 * hidden**2 + layer + 5 * hidden)
-
-
 def parameters_by_part(architecture: Architecture) -> dict[WeightPart, int]:
     """Parameters of a model by the part of it that they belong to.
 
@@ -147,7 +116,7 @@ def parameters_by_part(architecture: Architecture) -> dict[WeightPart, int]:
     >>> parameters_by_part(model_profile("llama-3.1-8b").architecture)["attention"] // 32
     41943040
     """
-    hidden = known(architecture.hidden_size, "hidden_size")
+    hidden = required(architecture.hidden_size, "hidden_size")
     n_sparse, moe = architecture.n_sparse_layers, architecture.moe
     embedding = embedding_parameters(architecture)
     parts: dict[WeightPart, int] = {
@@ -168,17 +137,25 @@ def parameters_by_part(architecture: Architecture) -> dict[WeightPart, int]:
 
 def embedding_parameters(architecture: Architecture) -> int:
     """Parameters of one embedding: vocab_size x hidden_size."""
-    return known(architecture.vocab_size, "vocab_size") * known(architecture.hidden_size, "hidden_size")
+    return required(architecture.vocab_size, "vocab_size") * required(architecture.hidden_size, "hidden_size")
 
 
 def dense_mlp_parameters(architecture: Architecture) -> int:
     """Parameters of one dense MLP: two matrices, or three with a gate."""
-    width = known(architecture.intermediate_size, "intermediate_size")
-    return _n_matrices(architecture) * known(architecture.hidden_size, "hidden_size") * width
+    width = required(architecture.intermediate_size, "intermediate_size")
+    return _n_matrices(architecture) * required(architecture.hidden_size, "hidden_size") * width
 
 
-def moe_parameters(architecture: Architecture, moe: MixtureOfExperts) -> int:
-    """Parameters of one sparse layer's MLP.
+def expert_parameters(architecture: Architecture, moe: MixtureOfExperts) -> int:
+    """Parameters of one routed expert, which reads and writes the latent width where there is one."""
+    n_matrices, width = _n_matrices(architecture), moe.expert_intermediate_size
+    outer = moe.latent_size or required(architecture.hidden_size, "hidden_size")
+    biases = (n_matrices - 1) * width + outer if moe.expert_bias else 0
+    return n_matrices * outer * width + biases
+
+
+def _moe_parts(architecture: Architecture, moe: MixtureOfExperts) -> dict[WeightPart, int]:
+    """Parameters of one sparse layer's MLP by part.
 
     Equation:
         n_experts experts of n_matrices x width_in x width, shared experts, router, latent projections
@@ -186,19 +163,7 @@ def moe_parameters(architecture: Architecture, moe: MixtureOfExperts) -> int:
     Source:
         DeepSeek-V3 (selection bias), gpt-oss (expert biases), Qwen3-Next (shared gate), Nemotron 3 (latent experts).
     """
-    return sum(_moe_parts(architecture, moe).values())
-
-
-def expert_parameters(architecture: Architecture, moe: MixtureOfExperts) -> int:
-    """Parameters of one routed expert, which reads and writes the latent width where there is one."""
-    n_matrices, width = _n_matrices(architecture), moe.expert_intermediate_size
-    outer = moe.latent_size or known(architecture.hidden_size, "hidden_size")
-    biases = (n_matrices - 1) * width + outer if moe.expert_bias else 0
-    return n_matrices * outer * width + biases
-
-
-def _moe_parts(architecture: Architecture, moe: MixtureOfExperts) -> dict[WeightPart, int]:
-    hidden = known(architecture.hidden_size, "hidden_size")
+    hidden = required(architecture.hidden_size, "hidden_size")
     shared = moe.n_shared_experts * _n_matrices(architecture) * hidden * moe.shared_width
     return {
         "experts": moe.n_experts * expert_parameters(architecture, moe),

@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles.layers import (
     AttentionLayers,
     GdnLayers,
@@ -18,14 +18,16 @@ from planner.profiles.layers import (
 Value = TypeVar("Value")
 
 
-def known(value: Value | None, key: str) -> Value:
+def required(value: Value | None, key: str) -> Value:
     """A shape that must be known to count.
 
     Raises:
         InputError: it is not, which names the key; `missing_shapes` tells beforehand.
     """
     if value is None:
-        raise InputError(Problem("architecture", key, "is unknown", "a shape, where parameters or FLOPs are counted"))
+        raise InputError(
+            InputProblem("architecture", key, "is unknown", "a shape, where parameters or FLOPs are counted")
+        )
     return value
 
 
@@ -84,8 +86,8 @@ def _heads(group: GqaLayers | SwaLayers, hidden: int) -> dict[str, int]:
 
 def _latent(group: MlaLayers, hidden: int) -> dict[str, int]:
     """Compressed or plain queries, compressed keys and values, their expansion, output, gate."""
-    n_heads, value = known(group.n_heads, "n_heads"), known(group.v_head_dim, "v_head_dim")
-    nope, rope = known(group.qk_nope_head_dim, "qk_nope_head_dim"), group.qk_rope_head_dim
+    n_heads, value = required(group.n_heads, "n_heads"), required(group.v_head_dim, "v_head_dim")
+    nope, rope = required(group.qk_nope_head_dim, "qk_nope_head_dim"), group.qk_rope_head_dim
     queries, rank, out = n_heads * (nope + rope), group.q_lora_rank, n_heads * value
     return {
         **({"q_a_proj": hidden * rank, "q_b_proj": rank * queries} if rank else {"q_proj": hidden * queries}),

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from planner.profiles.base import Profile, Text
 from planner.ranges import LEAST_POSITIVE, NonNegative, Positive, ProfileName, Share, Whole, WholeOrNone
-from planner.schema import Fault, StrictModel, raise_faults
+from planner.schema import FieldError, StrictModel, raise_faults
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 FactorBasis = Literal["calibrated", "measured", "quoted", "assumed"]
@@ -100,7 +100,7 @@ class StackFactors(StrictModel):
     @model_validator(mode="after")
     def _divides_by_no_zero(self) -> Self:
         found = zero_rates({name: factor.value for name, factor in self.stated.items()})
-        raise_faults(Fault((name, "value"), message) for name, message in found)
+        raise_faults(FieldError((name, "value"), message) for name, message in found)
         return self
 
 

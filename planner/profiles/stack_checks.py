@@ -5,14 +5,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from planner.errors import Problem, did_you_mean
+from planner.errors import InputProblem, did_you_mean
 from planner.profiles.architectures import Range
-from planner.profiles.checked import Check, CheckedFile
-from planner.profiles.entries import HUGE, entries
+from planner.profiles.entries import HUGE, Check, CheckedFile, entries
 from planner.profiles.figure_units import figure_unit, unit_hint
 from planner.profiles.folders import Kind
 from planner.profiles.stack import Band, Calibration, StackProfile, StackSettings
-from planner.schema import Fault, TomlFile
+from planner.schema import FieldError, TomlFile
 from planner.toml_lines import KeyPath
 
 _EFFICIENCY = Range(0.05, 3)
@@ -46,7 +45,7 @@ _SPANS = ("input_tokens", "context_tokens", "batch", "n_accelerators")
 _LISTS = ("points", "models", "hardware")
 
 
-def plausible_factors(checked: CheckedFile) -> Iterator[Problem]:
+def plausible_factors(checked: CheckedFile) -> Iterator[InputProblem]:
     """Each factor lies in its range, judged as the file writes it."""
     for key, entry in entries(checked.file, "factors").items():
         value = entry.get("value")
@@ -54,7 +53,7 @@ def plausible_factors(checked: CheckedFile) -> Iterator[Problem]:
             yield _range_problem(checked.file, key, value)
 
 
-def named_framework(checked: CheckedFile) -> Iterator[Problem]:
+def named_framework(checked: CheckedFile) -> Iterator[InputProblem]:
     """The framework is the file's name, or begins it: `--stack` finds both vllm and vllm-mine by their names."""
     stated, stem = checked.file.data.get("framework"), Path(checked.file.name).stem
     if isinstance(stated, str) and stated and stem != stated and not stem.startswith(f"{stated}-"):
@@ -62,7 +61,7 @@ def named_framework(checked: CheckedFile) -> Iterator[Problem]:
         yield checked.file.problem(("framework",), f"is {stated!r}", allowed)
 
 
-def cited_sources(checked: CheckedFile) -> Iterator[Problem]:
+def cited_sources(checked: CheckedFile) -> Iterator[InputProblem]:
     """Every source is cited, and what the framework states says where."""
     if not isinstance(checked.profile, StackProfile):
         return
@@ -80,7 +79,7 @@ def cited_sources(checked: CheckedFile) -> Iterator[Problem]:
             yield checked.file.problem(("sources", name), "gives no address", "https:// for factors that are 'quoted'")
 
 
-def sourced_settings(checked: CheckedFile) -> Iterator[Problem]:
+def sourced_settings(checked: CheckedFile) -> Iterator[InputProblem]:
     """Who is cited for a setting is a source, and what they are cited for a setting."""
     if not isinstance(checked.profile, StackProfile):
         return
@@ -92,7 +91,7 @@ def sourced_settings(checked: CheckedFile) -> Iterator[Problem]:
             yield checked.file.problem(key, f"is {source!r}", f"one of [sources]: {', '.join(checked.profile.sources)}")
 
 
-def fitted_to_points(checked: CheckedFile) -> Iterator[Problem]:
+def fitted_to_points(checked: CheckedFile) -> Iterator[InputProblem]:
     """Each factor called calibrated was fitted to the points of a calibration."""
     if not isinstance(checked.profile, StackProfile) or checked.profile.calibration:
         return
@@ -103,7 +102,7 @@ def fitted_to_points(checked: CheckedFile) -> Iterator[Problem]:
         yield checked.file.problem(("factors", fitted[0], "basis"), message, "say which points it was fitted to")
 
 
-def meant_harnesses(checked: CheckedFile) -> Iterator[Problem]:
+def meant_harnesses(checked: CheckedFile) -> Iterator[InputProblem]:
     """Each harness of a framework has one meaning: one budget of a pass, looks by rising load, a known usual one."""
     if not isinstance(checked.profile, StackProfile):
         return
@@ -121,7 +120,7 @@ def meant_harnesses(checked: CheckedFile) -> Iterator[Problem]:
         yield checked.file.problem(("settings", "usual_harness"), f"is {usual!r}", allowed)
 
 
-def plausible_calibration(checked: CheckedFile) -> Iterator[Problem]:
+def plausible_calibration(checked: CheckedFile) -> Iterator[InputProblem]:
     """A calibration names its points once each, its spans rise, and its bands hold what was predicted."""
     if not isinstance(checked.profile, StackProfile) or not checked.profile.calibration:
         return
@@ -164,7 +163,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < HUGE
 
 
-def _range_problem(file: TomlFile, key: str, value: float) -> Problem:
+def _range_problem(file: TomlFile, key: str, value: float) -> InputProblem:
     unit, hint = figure_unit(key), unit_hint(key, value, RANGES[key])
     allowed = f"{RANGES[key]}{f' {unit}' if unit else ''}{f'; {hint}' if hint else ''}"
     return file.problem(("factors", key, "value"), f"is {value:.10g}", allowed)
@@ -210,10 +209,10 @@ def _band_faults(found: Calibration) -> _Found:
                 yield (table, key, *fault.key), fault.message, allowed
 
 
-def _faults_of(band: Band) -> Iterator[Fault]:
+def _faults_of(band: Band) -> Iterator[FieldError]:
     if band.low >= band.high:
-        yield Fault(("low",), f"is {band.low:.10g}, not below high = {band.high:.10g}")
+        yield FieldError(("low",), f"is {band.low:.10g}, not below high = {band.high:.10g}")
     elif band.low >= HIGHEST_LOW:
-        yield Fault(("low",), f"is {band.low:.10g}")
+        yield FieldError(("low",), f"is {band.low:.10g}")
     elif band.high <= LOWEST_HIGH:
-        yield Fault(("high",), f"is {band.high:.10g}")
+        yield FieldError(("high",), f"is {band.high:.10g}")

@@ -34,7 +34,7 @@ def stack_toml(profile: StackProfile) -> str:
     tables += [toml_table(key, content[key]) for key in ("sources", "settings")]
     if profile.settings_sources:
         tables.append(toml_table("settings_sources", content["settings_sources"]))
-    tables += [toml_table(f"harnesses.{toml_key(name)}", _held(run)) for name, run in content["harnesses"].items()]
+    tables += [toml_table(f"harnesses.{toml_key(name)}", _nonempty(run)) for name, run in content["harnesses"].items()]
     tables.append(toml_table("factors", content["factors"]))
     if profile.calibration:
         tables += _calibration(content["calibration"])
@@ -59,7 +59,7 @@ def _rounded(value: Any) -> Any:
     return tuple(map(_rounded, value)) if isinstance(value, tuple) else value
 
 
-def _held(table: Mapping[str, Any]) -> dict[str, Any]:
+def _nonempty(table: Mapping[str, Any]) -> dict[str, Any]:
     """A table without its empty lists."""
     return {key: value for key, value in table.items() if value != ()}
 

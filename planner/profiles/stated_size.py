@@ -60,11 +60,11 @@ def sizes_in(name: str) -> tuple[StatedSize, ...]:
     return tuple(found.values())
 
 
-def figure(text: str) -> StatedSize | None:
+def stated_total(text: str) -> StatedSize | None:
     """A total as a user gives it, such as 7.2e9 or 7.2B; None where it is no number.
 
-    >>> size = figure("7.2e9")
-    >>> size.agrees(7.24e9), size.agrees(72e9), figure("many")
+    >>> size = stated_total("7.2e9")
+    >>> size.agrees(7.24e9), size.agrees(72e9), stated_total("many")
     (True, False, None)
     """
     match = _FIGURE.fullmatch(text.casefold())

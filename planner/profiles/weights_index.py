@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.errors import InputError, Problem, shown
+from planner.errors import InputError, InputProblem, shown
 from planner.profiles.imported import ImportedProfile
 from planner.reading import TABLE_BYTES, read_text
 from planner.schema import JsonFile
@@ -68,11 +68,11 @@ def weights_index(path: Path) -> WeightsIndex:
     metadata = data.get("metadata") if isinstance(data, dict) else None
     tensors = data.get("weight_map") if isinstance(data, dict) else None
     if not isinstance(metadata, dict) or not isinstance(tensors, dict) or not tensors:
-        raise InputError(Problem(name, "", "has no metadata or no weight_map", ALLOWED))
+        raise InputError(InputProblem(name, "", "has no metadata or no weight_map", ALLOWED))
     counts = {key: metadata.get(key) for key in ("total_size", "total_parameters")}
     for key, value in counts.items():
         if not (type(value) is int and value > 0) and not (key == "total_parameters" and value is None):
-            raise InputError(Problem(name, f"metadata.{key}", f"is {shown(value)}", "a whole number above 0"))
+            raise InputError(InputProblem(name, f"metadata.{key}", f"is {shown(value)}", "a whole number above 0"))
     text = [tensor for tensor in tensors if not _OTHER_TOWER.search(tensor)]
     return WeightsIndex(
         name=path.name,

@@ -7,11 +7,12 @@ from planner.comparison import at_population_rate, explained
 from planner.errors import CheckFailedError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer.solution import unit_of
-from planner.promises.outcomes import Say, bounded_as_asked
+from planner.optimizer.solution import objective_unit
+from planner.progress import Progress
+from planner.promises.outcomes import bounded_as_asked
 from planner.promises.period_results import RunSettings
 from planner.promises.targets import modelled
-from planner.promises.tighten import Attempt, Candidate, PromiseSearch, run_rounds
+from planner.promises.tighten import Attempt, PlanCandidate, PromiseSearch, run_rounds
 from planner.results import Certified, Fleet, Plan, Promise, Round
 from planner.scenario import Scenario
 from planner.units import number
@@ -31,7 +32,7 @@ def certified_plan(
     question: RunQuestion,
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = 60.0,
-    say: Say = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> Plan:
     """The plan of a scenario that keeps its promises when it is run request by request.
 
@@ -44,7 +45,7 @@ def certified_plan(
         question: how long and how often each plan is run; the load is the plan's own.
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that the search for one plan may take.
-        say: is told what is going on.
+        progress: is told what is going on.
 
     Returns:
         The plan, with `certified`.
@@ -56,7 +57,7 @@ def certified_plan(
         CheckFailedError: no plan held.
     """
     scenario = at_population_rate(scenario, data_dirs, time_limit_s)
-    search = PromiseSearch(scenario, RunSettings(question, data_dirs, say), time_limit_s)
+    search = PromiseSearch(scenario, RunSettings(question, data_dirs, progress), time_limit_s)
     run_rounds(search)
     if search.best is None:
         raise _no_plan(scenario, search.tried, search.why)
@@ -85,12 +86,12 @@ def _broken(one: Promise) -> str:
 
 def _plan(search: PromiseSearch, chosen: Attempt) -> Plan:
     """The plan in full, with what was certified of it."""
-    search.settings.say(f"{search.scenario.name}: comparing with other fleets")
+    search.settings.progress(f"{search.scenario.name}: comparing with other fleets")
     plan = as_promised(
         search.scenario, chosen, explained(chosen.problem, chosen.found, search.time_limit_s, chosen.answer)
     )
     first = search.tried[0]
-    plan = bounded_as_asked(plan, first.found.bound * unit_of(first.problem))
+    plan = bounded_as_asked(plan, first.found.bound * objective_unit(first.problem))
     notes = (*_notes(search, chosen), *plan.notes)
     return plan.model_copy(
         update={
@@ -100,7 +101,7 @@ def _plan(search: PromiseSearch, chosen: Attempt) -> Plan:
     )
 
 
-def as_promised(scenario: Scenario, chosen: Candidate, plan: Plan) -> Plan:
+def as_promised(scenario: Scenario, chosen: PlanCandidate, plan: Plan) -> Plan:
     """A plan in full at what it was run at, with the promises that the scenario makes."""
     fields = {name: getattr(chosen.plan, name) for name in Fleet.model_fields}
     slos = {name: scenario.slo_of(name) for name in scenario.workloads}

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from planner.comparison import solved
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer.problem import PoolSpec, Problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import PoolSpec
 from planner.optimizer.sized import within
-from planner.promises.targets import LatencyTargets, as_asked, searched
-from planner.promises.tighten import Attempt, Candidate, PromiseSearch, as_stated
+from planner.promises.targets import LatencyTargets, as_asked, question_at_targets
+from planner.promises.tighten import Attempt, PlanCandidate, PromiseSearch, as_stated
 from planner.work_clock import work_s
 
 ERRORS = ((50.0, 0.26), (90.0, 0.32), (100.0, 0.57))
@@ -21,7 +22,7 @@ SEARCH_PART = 0.5
 """Of the time for runs, what finding cheaper fleets may take."""
 
 
-def cheaper(search: PromiseSearch, kept: Attempt) -> list[Candidate]:
+def cheaper(search: PromiseSearch, kept: Attempt) -> list[PlanCandidate]:
     """Plans that cost less than one that is kept, the cheapest first: an instance less, or one swapped for another.
 
     Thresholds, ports and shares of each are the optimizer's, under a promise that is laxer by the error of its latency
@@ -31,16 +32,16 @@ def cheaper(search: PromiseSearch, kept: Attempt) -> list[Candidate]:
         search: what is asked for.
         kept: the plan.
     """
-    targets, now = lax(search), work_s()
+    targets, now = relaxed_targets(search), work_s()
     until = now + SEARCH_PART * (search.settings.deadline - now)
-    laxer = kept.stated.stating(searched(search.scenario, targets))
+    laxer = kept.stated.stating(question_at_targets(search.scenario, targets))
     asked = replace(laxer, pools=tuple(map(_with_longer_steps, laxer.pools)))
     found = [one for n in _sizes(kept) if (one := _candidate(search, asked, n, targets, until)) is not None]
     less = (one for one in found if one.badness < kept.badness * (1 - NOTHING))
     return sorted(less, key=lambda one: one.badness)
 
 
-def lax(search: PromiseSearch) -> LatencyTargets:
+def relaxed_targets(search: PromiseSearch) -> LatencyTargets:
     """Targets as promised, laxer by the error of the latency model."""
     asked = as_asked(search.scenario)
     slack = {}
@@ -85,7 +86,7 @@ def _moved(sizes: Sequence[int], more: Mapping[int, int]) -> list[int]:
 
 def _candidate(
     search: PromiseSearch, asked: Problem, sizes: Sequence[int], targets: LatencyTargets, until: float
-) -> Candidate | None:
+) -> PlanCandidate | None:
     """The plan of some sizes; None where there is none, or time is up."""
     left_s = until - work_s()
     if left_s <= 0:

@@ -1,6 +1,6 @@
 """Promises of times, beside a run: kept, broken, or not yet decided."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from planner.notes import Note, note
@@ -16,10 +16,9 @@ TIME_UP, NOT_ASKED = "time was up", "--no-run"
 INSIDE = "it lies within the interval of the run"
 """why it is undecided."""
 SLOWEST, STEP = "ttft_promised_s", "tpot_promised_s"
-Say = Callable[[str], None]
 
 
-def promise(
+def promise_outcome(
     metric: str,
     limit: float,
     executed: float,
@@ -33,7 +32,7 @@ def promise(
 
     What still grows, as a system that began empty is still filling, can break a limit but not keep it.
 
-    >>> found = promise("ttft_p90_s", 4.0, 3.9, Interval(low=3.7, high=4.1), -1, 0.0)
+    >>> found = promise_outcome("ttft_p90_s", 4.0, 3.9, Interval(low=3.7, high=4.1), -1, 0.0)
     >>> found.holds, found.decided
     (False, False)
     """
@@ -109,11 +108,13 @@ def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
         found = []
         if slo.ttft_s is not None and part.ttft_promised_s is not None:
             sure, name = part.intervals.get(SLOWEST), f"ttft_p{slo.ttft_percentile:g}_s"
-            found.append(promise(name, slo.ttft_s, part.ttft_promised_s, sure, -1, 0.0, still_grows=run.is_transient))
+            found.append(
+                promise_outcome(name, slo.ttft_s, part.ttft_promised_s, sure, -1, 0.0, still_grows=run.is_transient)
+            )
         if slo.tpot_ms is not None and part.tpot_promised_s is not None:
             sure, limit_s = part.intervals.get(STEP), slo.tpot_ms * MILLI
             grows = run.is_decode_transient
-            found.append(promise(STEP, limit_s, part.tpot_promised_s, sure, -1, ROUNDING, still_grows=grows))
+            found.append(promise_outcome(STEP, limit_s, part.tpot_promised_s, sure, -1, ROUNDING, still_grows=grows))
         of = part.name if part.name in scenario.classes else None
         yield from (one.model_copy(update={"request_class": of}) for one in found)
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from planner import executor
 from planner.errors import CheckFailedError
 from planner.executor import RunQuestion
-from planner.promises.outcomes import STEP, Say, are_undecided, is_decided, promise, time_promises
+from planner.progress import Progress
+from planner.promises.outcomes import STEP, are_undecided, is_decided, promise_outcome, time_promises
 from planner.promises.plan_to_run import PlanToRun
-from planner.promises.validation import TOLERANCES, Enough, Executed, Pair, execute, judged, pairs
+from planner.promises.validation import TOLERANCES, Enough, Pair, PlanRuns, execute_plan, pairs, validation_fields
 from planner.results import Check, Fleet, Plan, Promise, RunFigures
 from planner.scenario import Scenario, Slo
 from planner.units import percent
@@ -30,7 +31,7 @@ class RunSettings:
     question: RunQuestion
     """How long and how often each period is run; the load is the plan's own."""
     data_dirs: Sequence[Path] = ()
-    say: Say = lambda _: None
+    progress: Progress = lambda _: None
     sees_rate: bool = True
     """Whether the rate is judged too, by a run with the system kept full."""
     precise_fraction: float = 0.0
@@ -80,7 +81,7 @@ class PeriodResult:
     """Whether it is undecided because time was up."""
 
 
-class Ran:
+class PeriodRuns:
     """A plan that was run, in the periods that bind and, where it held in those, in all of them."""
 
     results: tuple[PeriodResult, ...]
@@ -168,30 +169,30 @@ def period_results(
 def _all(settings: RunSettings, stated: Scenario, promised: Scenario, planned: PlanToRun) -> PeriodResult:
     """A plan for one demand, at its own rate or, where that saturates something, below it."""
     plan, load = planned.plan, executor.default_load(planned.plan)
-    settings.say("running it")
+    settings.progress("running it")
     found = watched(settings, stated, promised, plan, None, load, plan.throughput_req_per_s)
     return found.result(None, load, pairs(plan, planned.at(load), load, found.executed))
 
 
 def _of_period(settings: RunSettings, stated: Scenario, promised: Scenario, plan: Plan, name: str) -> PeriodResult:
     """A period at its own demand; no period's highest rate is predicted."""
-    settings.say(f"running {name}")
+    settings.progress(f"running {name}")
     alone = plan.in_period(plan.period(name))
     found = watched(settings, stated, promised, plan, name, 1.0, alone.throughput_req_per_s)
-    return found.result(name, 1.0, pairs(alone, alone, 1.0, Executed(found.executed.run)))
+    return found.result(name, 1.0, pairs(alone, alone, 1.0, PlanRuns(found.executed.run)))
 
 
 @dataclass(frozen=True)
 class WatchedRun:
     """Outcome of a plan's run, or of the run of a period of it."""
 
-    executed: Executed
+    executed: PlanRuns
     promises: tuple[Promise, ...]
     is_cut_short: bool
 
     def result(self, name: str | None, load: float, found: Iterable[Pair]) -> PeriodResult:
         """The same beside predictions."""
-        checks = judged(list(found))
+        checks = validation_fields(list(found))
         return PeriodResult(
             name=name,
             load=load,
@@ -243,7 +244,7 @@ def watched(
     began = work_s()
 
     def of_rate(most: RunFigures) -> Promise:
-        return promise(RATE, rate, most.throughput_req_per_s, most.intervals.get(RATE), 1, TOLERANCES[RATE])
+        return promise_outcome(RATE, rate, most.throughput_req_per_s, most.intervals.get(RATE), 1, TOLERANCES[RATE])
 
     def of_times(run: RunFigures) -> tuple[Promise, ...]:
         return tuple(time_promises(promised, run))
@@ -259,7 +260,7 @@ def watched(
         return settings.is_enough(most, (of_rate(most),)) or settings.is_late(began, most)
 
     enough = Enough(is_enough, is_rate_enough)
-    executed = execute(
+    executed = execute_plan(
         stated,
         plan,
         settings.question,

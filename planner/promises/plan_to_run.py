@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.comparison import planning_problem, sketched, solved
+from planner.comparison import posed_problem, sketched, solved
 from planner.optimizer.layout_choice import LAYOUTS_PART
-from planner.optimizer.problem import ClassSpec, requests_by_name
+from planner.optimizer.problem_parts import ClassSpec, requests_by_name
 from planner.optimizer.time_limit import TimeLimit
 from planner.results import Fleet, Plan
 from planner.scenario import Scenario
@@ -33,7 +33,7 @@ class PlanToRun:
         return {name: share * fleet.throughput_req_per_s for name, share in self.shares.items()}
 
 
-def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> PlanToRun:
+def plan_at_loads(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> PlanToRun:
     """The plan of a scenario, not compared with other fleets; raises as `optimize` does.
 
     Args:
@@ -42,7 +42,7 @@ def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: fl
         time_limit_s: seconds that the search may take.
     """
     limit = TimeLimit.of(time_limit_s)
-    problem = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(LAYOUTS_PART))
+    problem = posed_problem(scenario, data_dirs, time_limit_s=limit.part_s(LAYOUTS_PART))
     solution = solved(problem, limit.left_s)
     plan = sketched(problem, solution)
     outputs, shares = _by_class(problem.classes)
@@ -67,6 +67,6 @@ def plan_to_run(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s
     Raises:
         PlannerError: as `optimize` does.
     """
-    problem = planning_problem(scenario, data_dirs)
+    problem = posed_problem(scenario, data_dirs)
     plan = sketched(problem, solved(problem, time_limit_s))
     return plan if problem.is_plain else plan.model_copy(update={"periods": ()})

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import sqrt
 
 from planner.comparison import Planned
-from planner.promises.cheaper_fleets import lax
+from planner.promises.cheaper_fleets import relaxed_targets
 from planner.promises.outcomes import STEP
 from planner.promises.targets import as_long
 from planner.promises.tighten import Attempt, PromiseSearch, as_stated, claiming, run
@@ -81,7 +81,7 @@ def _fitting(search: PromiseSearch, seen: Attempt, low: float, high: float) -> f
 
 def _goals(search: PromiseSearch, seen: Attempt) -> Iterator[tuple[str, float, str | None, float]]:
     """Of every promise on TTFT its class, the fraction of requests, the period, and what may be predicted [s]."""
-    idle_s, allowed_s = seen.idle_s, lax(search).ttft_s
+    idle_s, allowed_s = seen.idle_s, relaxed_targets(search).ttft_s
     for one in seen.promises:
         name = one.request_class or next(iter(search.scenario.workloads))
         slo = search.scenario.slo_of(name)

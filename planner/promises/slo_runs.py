@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.notes import Note, note
 from planner.promises.outcomes import STEP, are_undecided
-from planner.promises.period_results import Ran
-from planner.promises.tighten import Attempt, Candidate
+from planner.promises.period_results import PeriodRuns
+from planner.promises.tighten import Attempt, PlanCandidate
 from planner.results import DecodeStepRun, Plan, Promise, SloRun
 from planner.scenario import Scenario, Slo
 from planner.units import MILLI, usd
@@ -15,7 +15,7 @@ NOTHING = 1e-9
 
 
 def with_slo_run(
-    plan: Plan, scenario: Scenario, chosen: Candidate, seed: int, n_plans: int, because: str | None
+    plan: Plan, scenario: Scenario, chosen: PlanCandidate, seed: int, n_plans: int, because: str | None
 ) -> Plan:
     """A plan with what runs made of its promise, and of that of each class.
 
@@ -63,7 +63,7 @@ def decided_of(promises: Sequence[Promise], *, is_run: bool) -> tuple[bool | Non
 
 
 def cheaper_undecided(
-    tried: Sequence[Ran], usd_per_hour: Sequence[float], chosen_usd_per_hour: float
+    tried: Sequence[PeriodRuns], usd_per_hour: Sequence[float], chosen_usd_per_hour: float
 ) -> Iterator[Note]:
     """That a cheaper fleet than the one that is printed may keep the promise too, and its run does not tell.
 
@@ -81,7 +81,7 @@ def cheaper_undecided(
         )
 
 
-def _slo_run(chosen: Candidate, request_class: str | None, name: str, slo: Slo) -> SloRun:
+def _slo_run(chosen: PlanCandidate, request_class: str | None, name: str, slo: Slo) -> SloRun:
     """The promise to a class, in the period that is nearest to breaking it."""
     seen = chosen.results if isinstance(chosen, Attempt) else ()
     mine = [p for one in seen for p in one.promises if p.request_class == request_class]
@@ -115,7 +115,7 @@ def _worst(promises: Sequence[Promise], *, is_step: bool) -> Promise | None:
     return max(some, key=lambda p: p.executed / p.limit, default=None)
 
 
-def _step_run(chosen: Candidate, name: str, slo: Slo, seen: Promise | None) -> DecodeStepRun:
+def _step_run(chosen: PlanCandidate, name: str, slo: Slo, seen: Promise | None) -> DecodeStepRun:
     """A limit on the time per token of a percentage of requests, beside prediction and run."""
     return DecodeStepRun(
         promised_s=(slo.tpot_ms or 0.0) * MILLI,

@@ -69,7 +69,7 @@ def promising(scenario: Scenario, ttft_s: Mapping[str, float], tpot_ms: Mapping[
     return scenario.varied(changes) if changes else scenario
 
 
-def searched(scenario: Scenario, targets: LatencyTargets) -> Scenario:
+def question_at_targets(scenario: Scenario, targets: LatencyTargets) -> Scenario:
     """The question that the optimizer is asked."""
     # Where the least is sought, a longer time is claimed of the same plan; only a stricter step is another question.
     found = modelled(promising(scenario, {} if seeks_least(scenario) else targets.ttft_s, targets.tpot_ms))
@@ -152,7 +152,7 @@ def as_long(planned_s: float, limit_s: float, seen_s: float, idle_s: float) -> f
     return floor_s + SAFETY * (planned_s - floor_s) * (limit_s - floor_s) / (seen_s - floor_s)
 
 
-def between(lax: LatencyTargets, strict: LatencyTargets) -> LatencyTargets | None:
+def midpoint(lax: LatencyTargets, strict: LatencyTargets) -> LatencyTargets | None:
     """Half way, on a logarithmic scale; None where they are close to one another."""
     ratios = [s / lax.ttft_s[name] for name, s in strict.ttft_s.items()]
     ratios += [ms / lax.tpot_ms[name] for name, ms in strict.tpot_ms.items()]

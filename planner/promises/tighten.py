@@ -3,23 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from planner.comparison import Planned, planning_problem, sketched, solved
+from planner.comparison import Planned, posed_problem, sketched, solved
 from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
 from planner.comparison.infeasibility import Trials
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import Problem, Solution
-from planner.optimizer.problem import ClassSpec
+from planner.optimizer.problem_parts import ClassSpec
 from planner.optimizer.resolution import widened
 from planner.promises.outcomes import STEP
-from planner.promises.period_results import RATE, PeriodResult, Ran, RunSettings, binding_periods, period_results
+from planner.promises.period_results import RATE, PeriodResult, PeriodRuns, RunSettings, binding_periods, period_results
 from planner.promises.plan_to_run import PlanToRun
 from planner.promises.targets import (
     LatencyTargets,
     as_asked,
-    between,
+    midpoint,
     modelled,
+    question_at_targets,
     roomier,
-    searched,
     seeks_least,
     stated,
     tightened,
@@ -41,7 +41,7 @@ counts more as none."""
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PlanCandidate:
     """A plan that may be run."""
 
     targets: LatencyTargets
@@ -119,7 +119,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Attempt(Ran, Candidate):
+class Attempt(PeriodRuns, PlanCandidate):
     """A plan, and what came of it in its runs."""
 
     results: tuple[PeriodResult, ...]
@@ -161,7 +161,7 @@ class PromiseSearch:
 
     def problem(self, scenario: Scenario) -> Problem:
         """A question with the requests of this one."""
-        found = planning_problem(scenario, self.settings.data_dirs, self.classes)
+        found = posed_problem(scenario, self.settings.data_dirs, self.classes)
         self.classes = self.classes or found.classes
         return found if self.open_bound is None else replace(found, open_bound=self.open_bound)
 
@@ -208,11 +208,11 @@ def run_rounds(search: PromiseSearch) -> None:
         targets = _next(search)
 
 
-def candidate(search: PromiseSearch, targets: LatencyTargets) -> Candidate:
+def candidate(search: PromiseSearch, targets: LatencyTargets) -> PlanCandidate:
     """The plan of a question with some promises; that of the round before where the same is asked again."""
-    search.settings.say(f"{search.scenario.name}: planning, round {len(search.tried) + 1}")
+    search.settings.progress(f"{search.scenario.name}: planning, round {len(search.tried) + 1}")
     last = search.tried[-1] if search.tried else None
-    question = searched(search.scenario, targets)
+    question = question_at_targets(search.scenario, targets)
     if last is not None and last.problem.scenario == question:
         return as_stated(search, targets, last.problem, last.found)
     problem = search.posed_as(question, targets)
@@ -223,7 +223,7 @@ def candidate(search: PromiseSearch, targets: LatencyTargets) -> Candidate:
     return as_stated(search, targets, problem, found)
 
 
-def as_stated(search: PromiseSearch, targets: LatencyTargets, problem: Problem, found: Solution) -> Candidate:
+def as_stated(search: PromiseSearch, targets: LatencyTargets, problem: Problem, found: Solution) -> PlanCandidate:
     """A solution at the demand and with the promises that are asked for."""
     scenario = search.scenario
     if seeks_least(scenario) and not search.tried:
@@ -244,7 +244,7 @@ def as_stated(search: PromiseSearch, targets: LatencyTargets, problem: Problem, 
         highest, goodput = plan.max_throughput_req_per_s, plan.goodput_req_per_s
         found = served = replace(found, highest_req_per_s=highest, goodput_req_per_s=goodput)
     planned = _planned(known, served, plan, as_run)
-    return Candidate(targets, problem, found, known, as_run, served, rate, planned)
+    return PlanCandidate(targets, problem, found, known, as_run, served, rate, planned)
 
 
 def claiming(targets: LatencyTargets, times: float) -> LatencyTargets:
@@ -267,7 +267,7 @@ def _rounded(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(rounded(value, DIGITS) for value in values)
 
 
-def run(search: PromiseSearch, one: Candidate) -> Attempt:
+def run(search: PromiseSearch, one: PlanCandidate) -> Attempt:
     """Run the periods of a plan that bind, all where those hold, as far as there is time; the same plan once."""
     same = (tried for tried in search.tried if tried.run_key == one.run_key)
     return _run(search, one, ()) if (known := next(same, None)) is None else _tried(one, known.results)
@@ -281,18 +281,18 @@ def run_again(search: PromiseSearch, one: Attempt, seed: int) -> Attempt:
     return _run(replace(search, settings=replace(search.settings, question=question)), one, far)
 
 
-def _run(search: PromiseSearch, one: Candidate, known: Sequence[PeriodResult]) -> Attempt:
+def _run(search: PromiseSearch, one: PlanCandidate, known: Sequence[PeriodResult]) -> Attempt:
     n = len(search.tried) + 1
     settings = replace(
-        search.settings, say=lambda what: search.settings.say(f"{search.scenario.name}: {what}, round {n}")
+        search.settings, progress=lambda what: search.settings.progress(f"{search.scenario.name}: {what}, round {n}")
     )
     promised = stated(search.scenario, replace(one.targets, tpot_ms={}))  # a stricter step is planned, not promised
     found = list(period_results(settings, one.as_run, promised, one.planned, known))
     return _tried(one, (*found, *known) if found else ())
 
 
-def _tried(one: Candidate, seen: tuple[PeriodResult, ...]) -> Attempt:
-    return Attempt(**{name: getattr(one, name) for name in Candidate.__dataclass_fields__}, results=seen)
+def _tried(one: PlanCandidate, seen: tuple[PeriodResult, ...]) -> Attempt:
+    return Attempt(**{name: getattr(one, name) for name in PlanCandidate.__dataclass_fields__}, results=seen)
 
 
 def _without_ttft(plan: Plan) -> Plan:
@@ -312,7 +312,7 @@ def _next(search: PromiseSearch) -> LatencyTargets | None:
     if search.strict is None:
         return _tightened(search, broken)
     lax, strict = broken[-1].targets, search.strict
-    middle = between(lax, strict)
+    middle = midpoint(lax, strict)
     if middle is None and search.best is None and lax.headroom >= strict.headroom:
         return roomier(search.scenario, lax)
     return middle

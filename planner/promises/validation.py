@@ -10,7 +10,8 @@ from planner import executor
 from planner.errors import UsageError
 from planner.executor import RunQuestion
 from planner.jobs import HERE, Workers
-from planner.promises.plan_to_run import PlanToRun, planned
+from planner.progress import MeasuredProgress
+from planner.promises.plan_to_run import PlanToRun, plan_at_loads
 from planner.results import (
     Check,
     Fleet,
@@ -44,15 +45,13 @@ TOLERANCES = {
 }
 """Relative error allowed, by the metric's name or what it begins with."""
 
-Say = Callable[[str, float], None]
-
 
 def validate(
     scenario: Scenario,
     question: RunQuestion,
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = 60.0,
-    say: Say = lambda _, __: None,
+    progress: MeasuredProgress = lambda _, __: None,
     workers: Workers = HERE,
     period: str | None = None,
 ) -> Validation:
@@ -66,7 +65,7 @@ def validate(
         question: how long, how often and at what load to run; each period as long.
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that the search for a plan may take.
-        say: is told what is going on, and the fraction done.
+        progress: is told what is going on, and the fraction done.
         workers: who shares the replications; the answer does not depend on it.
         period: the only period that is run, of a plan for several.
 
@@ -75,9 +74,9 @@ def validate(
     """
     if period is not None and question.load not in (None, 1.0):
         raise UsageError("--load: a period is validated at its own demand, which is what is promised of it")
-    say("planning", 0.0)
-    found = planned(scenario, data_dirs, time_limit_s)
-    to_run = ToRun(scenario, found, question, data_dirs, say, workers)
+    progress("planning", 0.0)
+    found = plan_at_loads(scenario, data_dirs, time_limit_s)
+    to_run = ToRun(scenario, found, question, data_dirs, progress, workers)
     if period is not None:
         return _of_period(to_run, period)
     if isinstance(found.plan, Plan) and len(found.plan.periods) > 1:
@@ -86,17 +85,17 @@ def validate(
     promised = found.at(load)
     inside = _inside(found, promised)
 
-    def seen(executed: Executed) -> list[Pair]:
+    def pairs_of(executed: PlanRuns) -> list[Pair]:
         run = executed.run
         sure = run.intervals.get("mean_inside")
         last = Pair("mean_inside", inside, run.mean_inside, sure, run.n_requests, run.settling_requests)
         return [*pairs(found.plan, promised, load, executed), last]
 
     enough = Enough(
-        lambda run: is_settled(run, seen(Executed(run))), lambda most: is_settled(most, [_most(found.plan, most)])
+        lambda run: is_settled(run, pairs_of(PlanRuns(run))), lambda most: is_settled(most, [_most(found.plan, most)])
     )
-    executed = execute(scenario, found.plan, question, load, data_dirs, say, workers, enough=enough)
-    return _validation(to_run, load, seen(executed), executed)
+    executed = execute_plan(scenario, found.plan, question, load, data_dirs, progress, workers, enough=enough)
+    return _validation(to_run, load, pairs_of(executed), executed)
 
 
 @dataclass(frozen=True)
@@ -107,11 +106,11 @@ class ToRun:
     planned: PlanToRun
     question: RunQuestion
     data_dirs: Sequence[Path]
-    say: Say
+    progress: MeasuredProgress
     workers: Workers
 
-    def run(self, text: str, load: float, period: str, seen: "PeriodResult", *, is_full: bool = False) -> Run:
-        """A run of one period, as long as what is seen of it is not decided."""
+    def run(self, text: str, load: float, period: str, pairs: "PeriodResult", *, is_full: bool = False) -> Run:
+        """A run of one period, until its pairs of figures are decided."""
         asked = replace(self.question, load=load, is_full=is_full)
         run, _ = executor.simulate(
             self.scenario,
@@ -119,9 +118,9 @@ class ToRun:
             asked,
             self.data_dirs,
             period=period,
-            progress=partial(self.say, text),
+            progress=partial(self.progress, text),
             workers=self.workers,
-            enough=lambda run: is_settled(run, seen(run)),
+            enough=lambda run: is_settled(run, pairs(run)),
         )
         return run
 
@@ -145,11 +144,11 @@ def _of_period(to_run: ToRun, name: str) -> Validation:
     plan = to_run.planned.plan
     alone = plan.in_period(plan.period(name)) if isinstance(plan, Plan) else plan
 
-    def seen(run: RunFigures) -> list[Pair]:
-        return list(pairs(alone, alone, 1.0, Executed(run)))
+    def pairs_of(run: RunFigures) -> list[Pair]:
+        return list(pairs(alone, alone, 1.0, PlanRuns(run)))
 
-    run = to_run.run(f"running {name}", 1.0, name, seen)
-    return _validation(to_run, 1.0, seen(run), Executed(run)).model_copy(update={"period": name})
+    run = to_run.run(f"running {name}", 1.0, name, pairs_of)
+    return _validation(to_run, 1.0, pairs_of(run), PlanRuns(run)).model_copy(update={"period": name})
 
 
 def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
@@ -159,29 +158,31 @@ def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
     promised = to_run.planned.at(load)
     assert isinstance(promised, Plan), "a plan with periods has them at any load"
 
-    def seen(run: Run) -> list[Pair]:
-        return list(pairs(plan, promised, load, Executed(run)))
+    def pairs_of(run: Run) -> list[Pair]:
+        return list(pairs(plan, promised, load, PlanRuns(run)))
 
     def seen_alone(one: PeriodRun) -> list[Pair]:
         demand, alone = (whole.in_period(whole.period(one.name)) for whole in (plan, promised))
-        return list(pairs(demand, alone, load, Executed(one)))
+        return list(pairs(demand, alone, load, PlanRuns(one)))
 
     def is_decided(run: Run) -> bool:
-        return is_settled(run, seen(run)) and all(is_settled(one, seen_alone(one)) for one in run.periods)
+        return is_settled(run, pairs_of(run)) and all(is_settled(one, seen_alone(one)) for one in run.periods)
 
-    say = partial(_share_of, to_run.say, 0.0, n / (n + 1))
-    run = executor.simulate_periods(to_run.scenario, plan, asked, to_run.data_dirs, say, to_run.workers, is_decided)
+    progress = partial(_share_of, to_run.progress, 0.0, n / (n + 1))
+    run = executor.simulate_periods(
+        to_run.scenario, plan, asked, to_run.data_dirs, progress, to_run.workers, is_decided
+    )
     busiest = largest(plan.periods, lambda one: one.most_used).name
-    full = replace(to_run, say=partial(_share_of, to_run.say, n / (n + 1), 1 / (n + 1)))
+    full = replace(to_run, progress=partial(_share_of, to_run.progress, n / (n + 1), 1 / (n + 1)))
     most = full.run(
         f"running {busiest} full", load, busiest, lambda found: [_highest(plan, busiest, found)], is_full=True
     )
-    whole = _validation(to_run, load, [_highest(plan, busiest, most), *seen(run)], Executed(run, most))
+    whole = _validation(to_run, load, [_highest(plan, busiest, most), *pairs_of(run)], PlanRuns(run, most))
     checks, parts = list(whole.checks), []
     for one in run.periods:
-        mine = [check.model_copy(update={"period": one.name}) for check in judged(seen_alone(one))["checks"]]
+        mine = [check.model_copy(update={"period": one.name}) for check in validation_fields(seen_alone(one))["checks"]]
         checks += mine
-        parts.append(_told(one.name, plan.period(one.name).demand_req_per_s, mine))
+        parts.append(_message(one.name, plan.period(one.name).demand_req_per_s, mine))
     return whole.model_copy(
         update={
             "checks": tuple(checks),
@@ -192,8 +193,8 @@ def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
     )
 
 
-def _share_of(say: Say, begun: float, share: float, text: str, fraction: float) -> None:
-    say(text, begun + share * fraction)
+def _share_of(progress: MeasuredProgress, begun: float, share: float, text: str, fraction: float) -> None:
+    progress(text, begun + share * fraction)
 
 
 def _highest(plan: Plan, busiest: str, most: Run) -> "Pair":
@@ -204,7 +205,7 @@ def _highest(plan: Plan, busiest: str, most: Run) -> "Pair":
     return found._replace(executed=scale * found.executed, interval=sure)
 
 
-def _told(name: str, demand_req_per_s: float, checks: Sequence[Check]) -> PeriodValidation:
+def _message(name: str, demand_req_per_s: float, checks: Sequence[Check]) -> PeriodValidation:
     undecided = sum(not check.decided for check in checks)
     return PeriodValidation(
         name=name,
@@ -217,7 +218,7 @@ def _told(name: str, demand_req_per_s: float, checks: Sequence[Check]) -> Period
     )
 
 
-def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], executed: "Executed") -> Validation:
+def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], executed: "PlanRuns") -> Validation:
     question, run, most = to_run.question, executed.run, executed.most
     return Validation(
         scenario=to_run.scenario.name,
@@ -228,7 +229,7 @@ def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], executed: "
         most_requests=question.most_requests or question.n_requests,
         notes=run.notes,
         observed=tuple(_observations(to_run.scenario, found)),
-        **judged(found),
+        **validation_fields(found),
     )
 
 
@@ -241,7 +242,7 @@ def _observations(scenario: Scenario, found: Sequence["Pair"]) -> Iterator[Obser
 
 
 @dataclass(frozen=True)
-class Executed:
+class PlanRuns:
     """Run of a plan at a load, and with the system kept full where its highest rate is promised."""
 
     run: RunFigures
@@ -258,18 +259,18 @@ class Enough(NamedTuple):
 AS_LONG_AS_ASKED = Enough()
 
 
-def execute(
+def execute_plan(
     scenario: Scenario,
     plan: Fleet,
     question: RunQuestion,
     load: float,
     data_dirs: Sequence[Path] = (),
-    say: Say = lambda _, __: None,
+    progress: MeasuredProgress = lambda _, __: None,
     workers: Workers = HERE,
     period: str | None = None,
     enough: Enough = AS_LONG_AS_ASKED,
     with_most: bool = True,
-) -> Executed:
+) -> PlanRuns:
     """Run a plan at a load and full; raises as `simulate` does.
 
     Args:
@@ -278,21 +279,21 @@ def execute(
         question: how long and how often; each of the two runs has as many requests.
         load: fraction of the plan's rate.
         data_dirs: folders in which traces are looked for.
-        say: is told what is going on, and the fraction done.
+        progress: is told what is going on, and the fraction done.
         workers: who shares the replications.
         period: the period that is run, of a plan for several.
         enough: whether the runs will do; else they are run on, up to the limit of the question.
         with_most: whether it is run full, too.
     """
     at, full = replace(question, load=load, is_full=False), replace(question, load=load, is_full=True)
-    tell = partial(say, f"running at {load:g}"), partial(say, "running full")
+    done = partial(progress, f"running at {load:g}"), partial(progress, "running full")
 
-    def run(asked: RunQuestion, tell: Callable[[float], None], enough: Callable[[Run], bool]) -> Run:
+    def run(asked: RunQuestion, done: Callable[[float], None], enough: Callable[[Run], bool]) -> Run:
         return executor.simulate(
-            scenario, plan, asked, data_dirs, period=period, progress=tell, workers=workers, enough=enough
+            scenario, plan, asked, data_dirs, period=period, progress=done, workers=workers, enough=enough
         )[0]
 
-    return Executed(run(at, tell[0], enough.run), run(full, tell[1], enough.most) if with_most else None)
+    return PlanRuns(run(at, done[0], enough.run), run(full, done[1], enough.most) if with_most else None)
 
 
 class Pair(NamedTuple):
@@ -310,10 +311,10 @@ class Pair(NamedTuple):
 PeriodResult = Callable[[Run], list[Pair]]
 
 
-def judged(found: Sequence[Pair]) -> dict[str, Any]:
+def validation_fields(found: Sequence[Pair]) -> dict[str, Any]:
     """The fields `holds`, `decided`, `checks` and `unpredicted` of a validation."""
     checks = tuple(
-        check(p.metric, p.predicted, p.executed, p.interval, p.n_requests, p.settling_requests)
+        promise_check(p.metric, p.predicted, p.executed, p.interval, p.n_requests, p.settling_requests)
         for p in found
         if p.predicted is not None
     )
@@ -327,7 +328,7 @@ def judged(found: Sequence[Pair]) -> dict[str, Any]:
 
 def is_settled(run: RunFigures, found: Sequence[Pair]) -> bool:
     """True if every prediction is borne out or refuted, by a run whose system is not still filling."""
-    return not run.is_transient and bool(judged(found)["decided"])
+    return not run.is_transient and bool(validation_fields(found)["decided"])
 
 
 def _most(plan: Fleet, most: Run) -> Pair:
@@ -337,7 +338,7 @@ def _most(plan: Fleet, most: Run) -> Pair:
     return Pair(f"max_{name}", plan.max_throughput_req_per_s, rate, sure, most.n_requests, most.settling_requests)
 
 
-def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iterator[Pair]:
+def pairs(plan: Fleet, promised: Fleet, load: float, executed: PlanRuns) -> Iterator[Pair]:
     """Every metric with its prediction, None where there is none, and what came of it.
 
     Args:
@@ -366,7 +367,7 @@ def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iter
         yield pair(f"links.{link.name}.mean_gbps", link.mean_gbps, run.links[link.name].mean_gbps)
 
 
-def check(
+def promise_check(
     metric: str,
     predicted: float,
     executed: float,
@@ -382,7 +383,8 @@ def check(
     Without an interval, of a single replication, the figure itself is judged.
 
     >>> sure = Interval(low=2.05, high=2.15)
-    >>> check("ttft_mean_s", 2.0, 2.1, sure, 1000).decided, check("ttft_mean_s", 2.0, 2.08, None, 1000).holds
+    >>> beside = promise_check("ttft_mean_s", 2.0, 2.08, None, 1000)
+    >>> promise_check("ttft_mean_s", 2.0, 2.1, sure, 1000).decided, beside.holds
     (False, True)
     """
     allowed = TOLERANCES.get(metric) or TOLERANCES[metric.partition(".")[0]]

@@ -6,24 +6,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from planner.comparison import explained, planning_problem, sketched, solved
+from planner.comparison import explained, posed_problem, sketched, solved
 from planner.comparison.evaluation import Evaluation
 from planner.errors import CheckFailedError, InputError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
 from planner.optimizer import Problem, Solution
 from planner.optimizer.layout_choice import layout_notes
-from planner.optimizer.solution import unit_of
+from planner.optimizer.solution import objective_unit
 from planner.optimizer.time_limit import TimeLimit
+from planner.progress import Progress
 from planner.promises.certify import as_promised
 from planner.promises.cheaper_fleets import cheaper
-from planner.promises.outcomes import INSIDE, NOT_ASKED, TIME_UP, Say, bounded_as_asked
+from planner.promises.outcomes import INSIDE, NOT_ASKED, TIME_UP, bounded_as_asked
 from planner.promises.period_results import RunSettings
 from planner.promises.raise_rate import raise_rate
+from planner.promises.remedies import trials
 from planner.promises.slo_runs import cheaper_undecided, with_slo_run
 from planner.promises.targets import as_asked, modelled, seeks_least
-from planner.promises.tighten import Candidate, PromiseSearch, candidate, run, run_again, run_rounds
-from planner.promises.ways_out import trials
+from planner.promises.tighten import PlanCandidate, PromiseSearch, candidate, run, run_again, run_rounds
 from planner.results import Plan
 from planner.scenario import Scenario
 
@@ -70,7 +71,7 @@ class Pace:
 class Chosen(NamedTuple):
     """The plan that is printed."""
 
-    plan: Candidate
+    plan: PlanCandidate
     seed: int
     """Of its run."""
     because: str | None = None
@@ -82,10 +83,10 @@ def verified_plan(
     question: RunQuestion | None = None,
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = 60.0,
-    say: Say = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> Plan:
     """The plan of a scenario that promises times, with what runs made of the promise; see `verified`."""
-    return verified(scenario, question, data_dirs, time_limit_s, say).plan
+    return verified(scenario, question, data_dirs, time_limit_s, progress).plan
 
 
 def verified(
@@ -93,7 +94,7 @@ def verified(
     question: RunQuestion | None,
     data_dirs: Sequence[Path],
     time_limit_s: float,
-    say: Say,
+    progress: Progress,
     *,
     is_patient: bool = False,
 ) -> Verified:
@@ -110,7 +111,7 @@ def verified(
         question: how long and how often a plan is run; None: the plan is only predicted.
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that all of it may take; runs take a third of it at most.
-        say: is told what is going on.
+        progress: is told what is going on.
         is_patient: whether each search may take half of the limit, and what explains the plan the other half, and runs
             as long as they do: then the plan does not depend on how busy the machine is.
 
@@ -121,9 +122,9 @@ def verified(
         InputError, InfeasibleError, UndecidedError: as `optimize` does.
     """
     limit = TimeLimit.of(time_limit_s)
-    first = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(SEARCH_PART))
+    first = posed_problem(scenario, data_dirs, time_limit_s=limit.part_s(SEARCH_PART))
     pace = Pace(limit.left_s, TimeLimit.of(limit.left_s), is_patient)
-    found = _kept(first, question, data_dirs, pace, say)
+    found = _settled(first, question, data_dirs, pace, progress)
     chosen = tuple(one for one in layout_notes(first) if one not in found.plan.notes)
     return replace(found, plan=found.plan.model_copy(update={"notes": (*found.plan.notes, *chosen)}))
 
@@ -133,7 +134,7 @@ def verified_fleet(
     question: RunQuestion | None,
     data_dirs: Sequence[Path],
     time_limit_s: float,
-    say: Say,
+    progress: Progress,
     *,
     has_ways_out: bool = True,
 ) -> Verified:
@@ -144,37 +145,37 @@ def verified_fleet(
         question: how long and how often a plan is run; None: the plan is only predicted.
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds of which each search may take half.
-        say: is told what is going on.
+        progress: is told what is going on.
         has_ways_out: whether ways out are looked for where there is no plan.
 
     Raises:
         InputError, InfeasibleError, UndecidedError: as `optimize` does.
     """
-    first = planning_problem(scenario, data_dirs, time_limit_s=SEARCH_PART * time_limit_s)
+    first = posed_problem(scenario, data_dirs, time_limit_s=SEARCH_PART * time_limit_s)
     pace = Pace(time_limit_s, TimeLimit.of(time_limit_s), is_patient=True)
-    return _kept(first, question, data_dirs, pace, say, is_explained=False, has_ways_out=has_ways_out)
+    return _settled(first, question, data_dirs, pace, progress, is_explained=False, has_ways_out=has_ways_out)
 
 
-def _kept(
+def _settled(
     first: Problem,
     question: RunQuestion | None,
     data_dirs: Sequence[Path],
     pace: Pace,
-    say: Say,
+    progress: Progress,
     *,
     is_explained: bool = True,
     has_ways_out: bool = True,
 ) -> Verified:
     """The same of pools whose layouts are settled, as those of all rounds."""
     scenario = first.scenario
-    settings = RunSettings(question or RunQuestion(), data_dirs, say, sees_rate=False)
-    as_run = None if question is None else trials(question, data_dirs, say, pace.whole)
+    settings = RunSettings(question or RunQuestion(), data_dirs, progress, sees_rate=False)
+    as_run = None if question is None else trials(question, data_dirs, progress, pace.whole)
     time_limit_s = SEARCH_PART * pace.time_limit_s
     search = PromiseSearch(
         scenario, settings, time_limit_s, open_bound=first.open_bound, is_explained=has_ways_out, trials=as_run
     )
 
-    def tell(problem: Problem, solution: Solution, answer: Evaluation | None = None) -> Plan:
+    def explain(problem: Problem, solution: Solution, answer: Evaluation | None = None) -> Plan:
         if is_explained:
             return explained(problem, solution, pace.explaining_s, answer)
         return sketched(problem, solution)
@@ -182,20 +183,20 @@ def _kept(
     if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says
         problem = search.problem(scenario)
         solution = solved(problem, search.time_limit_s)
-        return Verified(tell(problem, solution), problem, solution)
+        return Verified(explain(problem, solution), problem, solution)
     if first.open_bound is None:  # else the layouts of the scenario were chosen for it, and are posed alone
         search.posed_first(first)
     asked = candidate(search, as_asked(scenario))
     if question is None:
-        plan = with_slo_run(tell(asked.problem, asked.found), scenario, asked, 0, 0, NOT_ASKED)
+        plan = with_slo_run(explain(asked.problem, asked.found), scenario, asked, 0, 0, NOT_ASKED)
         return Verified(plan, asked.problem, asked.found)
     if not pace.is_patient:
         runs = pace.of_runs()
         search.settings, search.time_limit_s = replace(settings, deadline=runs.deadline), runs.part_s(EACH_PART)
     chosen = chosen_by_runs(search, asked)
     if is_explained:
-        say(f"{scenario.name}: comparing with other fleets")
-    found = _explained(search, asked, chosen.plan, tell)
+        progress(f"{scenario.name}: comparing with other fleets")
+    found = _explained(search, asked, chosen.plan, explain)
     told = with_slo_run(found.plan, scenario, chosen.plan, chosen.seed, len(search.tried), chosen.because)
     costs = [one.badness for one in search.tried]
     may_do = cheaper_undecided(search.tried, costs, chosen.plan.badness) if scenario.objective == "min-cost" else ()
@@ -203,7 +204,7 @@ def _kept(
     return replace(found, plan=told.model_copy(update={"notes": notes}))
 
 
-def chosen_by_runs(search: PromiseSearch, asked: Candidate, *, is_improved: bool = True) -> Chosen:
+def chosen_by_runs(search: PromiseSearch, asked: PlanCandidate, *, is_improved: bool = True) -> Chosen:
     """The plan to be printed, run where that was possible, and why where it does not keep its promise.
 
     Args:
@@ -236,7 +237,7 @@ def _run_cheaper(search: PromiseSearch) -> None:
     for _ in range(LEVELS):
         best = search.best
         assert best is not None, "the plan as asked is kept"
-        search.settings.say(f"{search.scenario.name}: planning cheaper fleets")
+        search.settings.progress(f"{search.scenario.name}: planning cheaper fleets")
         offers = [one for one in cheaper(search, best) if _sizes(one) not in known]
         for one in offers:
             if search.settings.is_over:
@@ -249,7 +250,7 @@ def _run_cheaper(search: PromiseSearch) -> None:
             return
 
 
-def _sizes(one: Candidate) -> tuple[object, ...]:
+def _sizes(one: PlanCandidate) -> tuple[object, ...]:
     """Sizes that tell fleets apart."""
     pools = tuple(pool.n_instances for pool in one.plan.pools)
     return pools, tuple(link.ports_by_tier for link in one.plan.links)
@@ -285,24 +286,24 @@ def _confirmed(search: PromiseSearch) -> Chosen:
 
 def _explained(
     search: PromiseSearch,
-    asked: Candidate,
-    chosen: Candidate,
-    tell: Callable[[Problem, Solution, Evaluation | None], Plan],
+    asked: PlanCandidate,
+    chosen: PlanCandidate,
+    explain: Callable[[Problem, Solution, Evaluation | None], Plan],
 ) -> Verified:
     """The plan in full, with what is to know of how it was found."""
     if chosen.found is asked.found and chosen.targets == asked.targets:
-        return Verified(tell(asked.problem, asked.found, None), asked.problem, asked.found)
+        return Verified(explain(asked.problem, asked.found, None), asked.problem, asked.found)
     problem, found = chosen.problem, chosen.found
     if search.scenario.objective == "min-cost" and chosen.badness < asked.badness:
         # A fleet that the latency model excludes is no part of what it proves.
         routed = found.routed if problem.routes == asked.problem.routes else None
         problem, found = asked.problem, replace(found, bound=min(asked.found.bound, found.objective), routed=routed)
-    plan = as_promised(search.scenario, chosen, tell(problem, found, chosen.answer))
-    plan = bounded_as_asked(plan, asked.found.bound * unit_of(asked.problem))
+    plan = as_promised(search.scenario, chosen, explain(problem, found, chosen.answer))
+    plan = bounded_as_asked(plan, asked.found.bound * objective_unit(asked.problem))
     return Verified(plan.model_copy(update={"notes": (*_notes(asked, chosen), *plan.notes)}), problem, found)
 
 
-def _notes(asked: Candidate, chosen: Candidate) -> Iterator[Note]:
+def _notes(asked: PlanCandidate, chosen: PlanCandidate) -> Iterator[Note]:
     if chosen.targets.claimed_fraction > 1:
         yield note(
             "higher-than-modelled",

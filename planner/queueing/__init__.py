@@ -1,4 +1,12 @@
-"""Queueing: pure maths, rates and moments in, waits and quantiles out."""
+"""Queueing: pure maths, rates and moments in, waits and quantiles out.
+
+Public modules:
+
+    erlang     Erlang's formulas B and C
+    packing    requests of random size that fit a room
+    pass_loop  the passes of a colocated instance, and the prompts that it gets
+    waits      the wait of GI/G/c, as a distribution
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,19 +14,16 @@ from planner.loading import on_first_use
 from planner.queueing.packing import Packing, packing
 
 if TYPE_CHECKING:
-    from planner.queueing.chain import Chain, phase_chain
     from planner.queueing.colocated import (
         ColocatedQueue,
-        PassLoop,
-        Prompts,
         colocated_capacity_req_per_s,
         colocated_queue,
-        kept_full,
+        full_instance_rate,
         steady_pass_s,
     )
     from planner.queueing.colocated_doubts import DOUBTS, Doubt
-    from planner.queueing.decode import DecodeBatch, birth_death_fractions, decode_batch
-    from planner.queueing.decode_admission import place_wait, place_waits
+    from planner.queueing.decode import DecodeBatch, decode_batch
+    from planner.queueing.decode_admission import place_waits
     from planner.queueing.decode_only_arrivals import (
         JoinedQueue,
         joined_capacity_req_per_s,
@@ -27,10 +32,11 @@ if TYPE_CHECKING:
     )
     from planner.queueing.erlang import erlang_b, erlang_c
     from planner.queueing.gigc import Delay, delay
-    from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, utilization_fraction
+    from planner.queueing.mgc import mean_wait_s, mmc_mean_wait_s, utilization_fraction
+    from planner.queueing.pass_loop import PassLoop, Prompts
     from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
     from planner.queueing.preemption import Held, Preemption, preemption_when_full
-    from planner.queueing.processor_sharing import ALONE, ENDLESS, Senders, Stretch, alone_s, link_stretch
+    from planner.queueing.processor_sharing import ALONE, ENDLESS, Senders, TransferSlowdown, alone_s, link_stretch
     from planner.queueing.service import Service
     from planner.queueing.single_server import deterministic_wait, exponential_wait
     from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
@@ -41,7 +47,6 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "ALONE": "processor_sharing",
-    "Chain": "chain",
     "ColocatedQueue": "colocated",
     "DOUBTS": "colocated_doubts",
     "Doubt": "colocated_doubts",
@@ -51,22 +56,21 @@ _LAZY = {
     "JoinedQueue": "decode_only_arrivals",
     "MarkovArrivals": "phases",
     "NO_WAIT": "wait",
-    "PassLoop": "colocated",
+    "PassLoop": "pass_loop",
     "Path": "ttft",
     "Phases": "phases",
-    "Prompts": "colocated",
+    "Prompts": "pass_loop",
     "QueuedRequests": "staffing",
     "Senders": "processor_sharing",
     "Service": "service",
-    "Stretch": "processor_sharing",
+    "TransferSlowdown": "processor_sharing",
     "Ttft": "ttft",
     "Wait": "wait",
     "Waits": "waits",
     "alone_s": "processor_sharing",
-    "birth_death_fractions": "decode",
     "colocated_capacity_req_per_s": "colocated",
     "colocated_queue": "colocated",
-    "kept_full": "colocated",
+    "full_instance_rate": "colocated",
     "Held": "preemption",
     "Preemption": "preemption",
     "preemption_when_full": "preemption",
@@ -83,15 +87,12 @@ _LAZY = {
     "joined_prompts": "decode_only_arrivals",
     "joined_queue": "decode_only_arrivals",
     "link_stretch": "processor_sharing",
-    "mdc_mean_wait_s": "mgc",
     "mean_wait_s": "mgc",
     "merged_scv": "streams",
     "mgc_wait": "waits",
     "mmc_mean_wait_s": "mgc",
     "most_busy_servers": "staffing",
     "most_timely_servers": "staffing",
-    "phase_chain": "chain",
-    "place_wait": "decode_admission",
     "place_waits": "decode_admission",
     "renewal_arrivals": "phases",
     "split_scv": "streams",
@@ -104,7 +105,7 @@ _LAZY = {
 __all__ = [
     "Held",
     "Preemption",
-    "kept_full",
+    "full_instance_rate",
     "preemption_when_full",
     "steady_pass_s",
     "colocated_queue",
@@ -121,7 +122,6 @@ __all__ = [
     "ALONE",
     "ENDLESS",
     "NO_WAIT",
-    "Chain",
     "DecodeBatch",
     "Delay",
     "MarkovArrivals",
@@ -131,12 +131,11 @@ __all__ = [
     "QueuedRequests",
     "Senders",
     "Service",
-    "Stretch",
+    "TransferSlowdown",
     "Ttft",
     "Wait",
     "Waits",
     "alone_s",
-    "birth_death_fractions",
     "decode_batch",
     "delay",
     "deterministic_wait",
@@ -147,7 +146,6 @@ __all__ = [
     "gigc_waits",
     "late_fraction",
     "link_stretch",
-    "mdc_mean_wait_s",
     "mean_wait_s",
     "merged_scv",
     "mgc_wait",
@@ -155,8 +153,6 @@ __all__ = [
     "most_busy_servers",
     "most_timely_servers",
     "packing",
-    "phase_chain",
-    "place_wait",
     "place_waits",
     "renewal_arrivals",
     "split_scv",

@@ -6,63 +6,54 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.queueing.erlang import Floats
-from planner.queueing.phases import MarkovArrivals, Phases
-
-MAX_SERVERS = 512
-"""Servers beyond which the chain is refused: its cost grows with their fourth power."""
+from planner.queueing.phases import Phases
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
-    """Stationary queue of a pool, from which its waits follow."""
+class Chains:
+    """Stationary queues of a pool at b arrival processes, from which its waits follow."""
 
-    waiting_fraction: float
-    """P(W > 0) as arrivals see it [fraction]."""
-    mean_wait_s: float
-    """E[W] [s], over all requests."""
-    full: Floats
-    """Long-run share of time in each state with every server busy and none waiting [fraction], shape (m,)."""
-    growth: Floats
-    """Matrix R: the states with k waiting have shares full R^k, shape (m, m)."""
+    waiting_fraction: Floats
+    """P(W > 0) as arrivals see it [fraction], shape (b,)."""
+    mean_wait_s: Floats
+    """E[W] [s], over all requests, shape (b,)."""
     completes_per_s: Floats
     """Rate of completions that let a waiting request in, per number of servers in phase 1 [1/s], shape (c + 1,)."""
     waits_per_s: Floats
-    """Matrix T of the wait's phases: its density is start exp(T x) completes [1/s], shape (c + 1, c + 1)."""
+    """Matrix T of the wait's phases: its density is start exp(T x) completes [1/s], shape (b, c + 1, c + 1)."""
     start: Floats
-    """Servers in phase 1 when a wait begins, in any unit, shape (c + 1,)."""
-
-    def survival_given_wait(self, step_s: float, n_points: int) -> Floats:
-        """P(W > k step | W > 0) at `n_points` points k = 0, 1, ... of renewal arrivals.
-
-        Equation: start exp(T x) (-T)^-1 completes over its value at 0; products of 2 sqrt(n) vectors give n points.
-
-        Args:
-            step_s: distance of the points [s].
-            n_points: points [count], the square of a whole number.
-
-        Returns:
-            Survival probability [fraction], shape (n_points,).
-
-        Valid: exact for renewal arrivals; with correlated ones it forgets the arrivals' state when a wait begins.
-
-        Source: Asmussen and O'Cinneide (1998), Queueing Systems 30, 23-33: the wait is phase-type; T as for the age
-            of the oldest waiting request, Sengupta (1989), Adv. Appl. Prob. 21, 159-180.
-
-        >>> from planner.queueing.phases import renewal_arrivals, two_phases
-        >>> chain = phase_chain(2, renewal_arrivals(1.5, 1.0), two_phases(1.0, 1.0, 6.0))
-        >>> chain.survival_given_wait(1.0, 4).round(6).tolist()  # exponential of rate 2 - 1.5
-        [1.0, 0.606531, 0.367879, 0.22313]
-        """
-
-        return np.asarray(
-            phase_survival(self.waits_per_s[None], self.completes_per_s, self.start[None], [step_s], n_points)[0]
-        )
+    """Servers in phase 1 when a wait begins, in any unit, shape (b, c + 1)."""
 
 
 def phase_survival(
     waits_per_s: Floats, completes_per_s: Floats, start: Floats, step_s: ArrayLike, n_points: int
 ) -> Floats:
-    """`Chain.survival_given_wait` of several chains at once: waits_per_s (b, m, m), start (b, m), step_s (b,)."""
+    """P(W > k step | W > 0) of `Chains` at `n_points` points k = 0, 1, ... of renewal arrivals.
+
+    Equation: start exp(T x) (-T)^-1 completes over its value at 0; products of 2 sqrt(n) vectors give n points.
+
+    Args:
+        waits_per_s: matrices T [1/s], shape (b, m, m).
+        completes_per_s: rates of completions [1/s], shape (m,).
+        start: servers in phase 1 when a wait begins, shape (b, m).
+        step_s: distance of the points [s], shape (b,).
+        n_points: points [count], the square of a whole number.
+
+    Returns:
+        Survival probability [fraction], shape (b, n_points).
+
+    Valid: exact for renewal arrivals; with correlated ones it forgets the arrivals' state when a wait begins.
+
+    Source: Asmussen and O'Cinneide (1998), Queueing Systems 30, 23-33: the wait is phase-type; T as for the age
+        of the oldest waiting request, Sengupta (1989), Adv. Appl. Prob. 21, 159-180.
+
+    >>> from planner.queueing.phases import two_phases
+    >>> rates = np.array([[[1.5]]])  # Poisson
+    >>> found = solved_chains(2, -rates, rates, two_phases(1.0, 1.0, 6.0))
+    >>> survival = phase_survival(found.waits_per_s, found.completes_per_s, found.start, [1.0], 4)
+    >>> survival.round(6).tolist()  # exponential of rate 2 - 1.5
+    [[1.0, 0.606531, 0.367879, 0.22313]]
+    """
     from scipy.linalg import expm
 
     n_steps = round(n_points**0.5)
@@ -75,8 +66,8 @@ def phase_survival(
     return np.asarray((coarse @ fine.swapaxes(-1, -2)).reshape(len(start), -1))
 
 
-def phase_chain(n_servers: int, arrivals: MarkovArrivals, service: Phases) -> Chain:
-    """Waiting probability and mean wait of MAP/PH/c with two-phase service.
+def solved_chains(n_servers: int, quiet_per_s: Floats, arrive_per_s: Floats, service: Phases) -> Chains:
+    """Waiting probabilities and mean waits of MAP/PH/c with two-phase service, for a stack of arrival processes.
 
     Equation: level = requests present, state = (arrival state, servers in phase 1). Above c the levels repeat, so
         pi(c + k) = pi(c) R^k with R = A0 (-A1 - A0 G)^-1 and G the smallest solution of A2 + A1 G + A0 G^2 = 0, by
@@ -84,58 +75,25 @@ def phase_chain(n_servers: int, arrivals: MarkovArrivals, service: Phases) -> Ch
         E[W] = pi(c) R (I - R)^-2 1 / lambda (Little).
 
     Args:
-        n_servers: servers c [count], 1 to MAX_SERVERS.
-        arrivals: Markovian arrivals of a states.
+        n_servers: servers c [count], at least 1.
+        quiet_per_s: `MarkovArrivals.quiet_per_s` of b arrival processes of a states [1/s], shape (b, a, a).
+        arrive_per_s: their `arrive_per_s` [1/s], shape (b, a, a); all below utilisation 1, which is not checked.
         service: two phases.
 
     Returns:
-        The chain's stationary queue, over states ordered by arrival state, then by 0 to c servers in phase 1.
-
-    Raises:
-        ValueError: n_servers is out of range or the utilisation is 1 or more.
+        The stationary queues, in the order of the arrival processes.
 
     Valid: exact. Blocks are a (c + 1) square: 4 ms for c = 32 with Poisson arrivals, 8 ms with two arrival states.
 
     Source: Neuts, Matrix-Geometric Solutions (1981), chapter 3; Latouche and Ramaswami (1993), J. Appl. Prob. 30,
         650-674, for the reduction.
 
-    >>> from planner.queueing.phases import renewal_arrivals, two_phases
-    >>> chain = phase_chain(2, renewal_arrivals(1.5, 1.0), two_phases(1.0, 1.0, 6.0))
-    >>> round(chain.waiting_fraction, 6), round(chain.mean_wait_s, 6)
-    (0.642857, 1.285714)
+    >>> from planner.queueing.phases import two_phases
+    >>> rates = np.array([1.0, 1.5])[:, None, None]  # Poisson
+    >>> found = solved_chains(2, -rates, rates, two_phases(1.0, 1.0, 6.0))
+    >>> found.waiting_fraction.round(6).tolist(), found.mean_wait_s.round(6).tolist()
+    ([0.333333, 0.642857], [0.333333, 1.285714])
     """
-    if not 1 <= n_servers <= MAX_SERVERS:
-        raise ValueError(f"the chain takes 1 to {MAX_SERVERS} servers, got {n_servers}")
-    utilization = arrivals.rate_req_per_s * service.moments()[0] / n_servers
-    if utilization >= 1:
-        raise ValueError(f"the queue has no steady state at utilisation {utilization:.6g}, it needs less than 1")
-    found = solved_chains(n_servers, arrivals.quiet_per_s[None], arrivals.arrive_per_s[None], service)
-    return Chain(
-        float(found.waiting_fraction[0]),
-        float(found.mean_wait_s[0]),
-        found.full[0],
-        found.growth[0],
-        found.completes_per_s,
-        found.waits_per_s[0],
-        found.start[0],
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Chains:
-    """The fields of `Chain` for b arrival rates at once, each with b in front, but `completes_per_s`."""
-
-    waiting_fraction: Floats
-    mean_wait_s: Floats
-    full: Floats
-    growth: Floats
-    completes_per_s: Floats
-    waits_per_s: Floats
-    start: Floats
-
-
-def solved_chains(n_servers: int, quiet_per_s: Floats, arrive_per_s: Floats, service: Phases) -> Chains:
-    """`phase_chain` for arrivals given as stacks of matrices (b, a, a), all below utilisation 1."""
     quiet, arrive, states = quiet_per_s, arrive_per_s, np.eye(quiet_per_s.shape[-1])
     moves, leave, join = _levels(n_servers, service)
     up = _kron(arrive, np.eye(n_servers + 1))
@@ -225,7 +183,7 @@ def _normalised(
     waits = moves + seen @ passes
     start = np.einsum("bs,bsp->bp", arrive, full.reshape(n_batch, n_states, n_phases))
     waiting = np.minimum((arrive * waiting_states).sum(axis=1) / rate, 1.0)
-    return Chains(waiting, mean_s, full, growth, passes.sum(axis=1), waits, start)
+    return Chains(waiting, mean_s, passes.sum(axis=1), waits, start)
 
 
 def _state_fraction(quiet: Floats, arrive: Floats) -> Floats:

@@ -1,27 +1,25 @@
 """Instances that prefill and decode in one batch: waits for a first token, and what prompts cost those that decode."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import copysign, hypot, inf, sqrt
 from statistics import NormalDist
 
 import numpy as np
 
-from planner.queueing.colocated_doubts import Doubt, Traits, doubts
+from planner.queueing.colocated_doubts import Doubt, Traits, model_doubts
 from planner.queueing.decode import DecodeBatch, decode_batch
 from planner.queueing.erlang import Floats
 from planner.queueing.pass_chain import PassChain, fewer, pass_chain
+from planner.queueing.pass_loop import PassLoop, Prompts
 from planner.queueing.preemption import Preemption
 from planner.queueing.routed_arrivals import Arrivals
 from planner.queueing.service import Service
 from planner.queueing.token_lattice import TokenLattice, token_lattice
-from planner.queueing.token_times import TokenTimes, answers, token_times
+from planner.queueing.token_times import TokenTimes, answer_lengths, token_times
 from planner.queueing.ttft import Path, Ttft
 from planner.queueing.wait import NO_WAIT, Wait
 from planner.queueing.waits import mgc_wait
 
-PassSeconds = Callable[[Floats, Floats], Floats]
-"""Seconds of passes by prompt tokens and decoding sequences, arrays that broadcast together."""
 N_NODES = 5
 """Batch sizes at which passes are followed one by one; between them, quantities are taken as linear."""
 N_ROUNDS = 3
@@ -30,57 +28,6 @@ MOST_WAITING = 0.999
 NEGLIGIBLE = 1e-9
 LEAST_MASS = 1e-4
 """Probability of batch sizes beyond the outermost of those."""
-
-
-@dataclass(frozen=True, eq=False)
-class PassLoop:
-    """Pass loop of an instance: seconds, limits and order of its passes."""
-
-    pass_s: PassSeconds
-    """Seconds of a pass; no prompt tokens: a decode step [s]."""
-    tokens_per_pass: float
-    """Most tokens of a pass: of prompts and sequences together, or of prompts alone where these come first."""
-    most_running: int
-    """Most requests that are admitted at once, by memory or by rule."""
-    is_prefill_first: bool = False
-    """Whether prompts have passes of their own, before any decode step; else they share passes."""
-    held_dispersion: float = 1.0
-    """E[h^2] / E[h]^2 of the memory h that a request holds, where memory is what limits how many run [fraction]."""
-    preemption: Preemption | None = None
-    """What gives way where memory is what limits how many run, and is taken token by token; None elsewhere."""
-
-    def prompt_budget(self, batch: Floats | float) -> Floats:
-        """Prompt tokens that a pass may take beside so many sequences."""
-        taken = 0.0 if self.is_prefill_first else np.asarray(batch, float)
-        return np.asarray(np.maximum(self.tokens_per_pass - taken, 1.0))
-
-
-@dataclass(frozen=True, eq=False)
-class Prompts:
-    """Prompts of requests, kind by kind, and their answers; arrays of one length."""
-
-    tokens: Floats
-    """Prompt tokens to compute, 0 or more [tokens]."""
-    weights: Floats
-    """Share of each kind [fraction], sum 1."""
-    alone_s: Floats
-    """Passes that compute it on an idle instance [s]."""
-    output_tokens: float
-    """Mean answer, 1 at least [tokens]."""
-    output_scv: float = 1.0
-    """Squared coefficient of variation of answers [fraction]."""
-    classes: tuple[Floats, ...] = ()
-    """Share of each kind among the requests of a class whose times are asked for [fraction], sum 1, class by class."""
-
-    @property
-    def mean_tokens(self) -> float:
-        """Mean prompt [tokens]."""
-        return float(self.tokens @ self.weights)
-
-    @property
-    def decoded_tokens(self) -> float:
-        """Tokens after the first, which its prompt's last pass makes [tokens]."""
-        return self.output_tokens - 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,10 +162,10 @@ def colocated_capacity_req_per_s(loop: PassLoop, prompts: Prompts, tpot_s: float
     seconds = steady_pass_s(loop, prompts, batch)
     rate = batch / (prompts.decoded_tokens * seconds)
     most_req_per_s = float(np.max(rate[seconds <= tpot_s], initial=0.0))
-    return most_req_per_s if loop.preemption is None else min(most_req_per_s, kept_full(loop, prompts)[0])
+    return most_req_per_s if loop.preemption is None else min(most_req_per_s, full_instance_rate(loop, prompts)[0])
 
 
-def kept_full(loop: PassLoop, prompts: Prompts) -> tuple[float, float]:
+def full_instance_rate(loop: PassLoop, prompts: Prompts) -> tuple[float, float]:
     """Rate and token time of an instance whose memory is kept full, so that requests give way and are computed again.
 
     Args:
@@ -341,7 +288,7 @@ def _shared(
         is_prefill_first=loop.is_prefill_first,
     )
     ttft, *of_classes = (Ttft.of([path.then_waiting(admission)]) for path in paths)
-    return ColocatedQueue(busy, ttft, batch, tpot_s, jitter_s, tuple(of_classes), doubts(traits))
+    return ColocatedQueue(busy, ttft, batch, tpot_s, jitter_s, tuple(of_classes), model_doubts(traits))
 
 
 def _room(loop: PassLoop, batch: float, peakedness: float) -> float:
@@ -351,7 +298,7 @@ def _room(loop: PassLoop, batch: float, peakedness: float) -> float:
 
 def _tokens_s(prompts: Prompts, nodes: Floats, chains: list[PassChain]) -> list[TokenTimes]:
     """Seconds per token at each batch size; of an empty batch, which has none, those of the next."""
-    lengths = answers(prompts.decoded_tokens, prompts.output_scv)
+    lengths = answer_lengths(prompts.decoded_tokens, prompts.output_scv)
     found = [token_times(chain, chain.behind(prompts.tokens, prompts.weights), lengths) for chain in chains]
     return [found[1], *found[1:]] if nodes[0] == 0 else found
 

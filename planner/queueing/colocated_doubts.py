@@ -56,11 +56,13 @@ class Traits:
     """Whether prompts have passes of their own, before decode steps."""
 
 
-def doubts(of: Traits) -> tuple[Doubt, ...]:
+def model_doubts(of: Traits) -> tuple[Doubt, ...]:
     """Why the model may be far off; none: it is within its bands for most such pools.
 
-    >>> doubts(Traits(9.0, 0.1, 0.0, 1.5, 2.0, 0.1, 4, 0.7)), doubts(Traits(1.0, 0.1, 0.0, 3.0, 5.0, 0.1, 4, 0.7))
-    ((), ('places', 'lengths'))
+    >>> model_doubts(Traits(9.0, 0.1, 0.0, 1.5, 2.0, 0.1, 4, 0.7))
+    ()
+    >>> model_doubts(Traits(1.0, 0.1, 0.0, 3.0, 5.0, 0.1, 4, 0.7))
+    ('places', 'lengths')
     """
     several = of.n_instances > 1
     most_busy = {1: inf, 2: MOST_BUSY_OF_TWO}.get(of.n_instances, MOST_BUSY)

@@ -9,40 +9,6 @@ from planner.queueing.erlang import Floats
 from planner.queueing.mgc import mean_wait_s, mmc_mean_wait_s
 from planner.queueing.wait import NO_WAIT, Wait
 
-
-def birth_death_fractions(birth_per_s: Floats, death_per_s: Floats) -> Floats:
-    """Long-run share of time in each state 0 to n of a birth-death process.
-
-    Equation: pi(k) = pi(0) product over j = 1 to k of birth(j - 1) / death(j), normalised; taken as logarithms.
-
-    Args:
-        birth_per_s: rate up from states 0 to n - 1 [1/s], shape (n,), at least 0.
-        death_per_s: rate down from states 1 to n [1/s], shape (n,), above 0.
-
-    Returns:
-        Shares [fraction], shape (n + 1,), sum 1.
-
-    Raises:
-        ValueError: shapes differ or a rate is out of range.
-
-    Valid: exact.
-
-    Source: Erlang (1917); Cooper, Introduction to Queueing Theory (1981), section 2.2. With birth (N - k) g and death
-        k m it is Engset's binomial.
-
-    >>> birth_death_fractions(np.array([3.0, 2.0, 1.0]), np.array([1.0, 2.0, 3.0])).round(6).tolist()  # Engset, g = m
-    [0.125, 0.375, 0.375, 0.125]
-    """
-    if birth_per_s.shape != death_per_s.shape or birth_per_s.ndim != 1:
-        raise ValueError(f"births and deaths need one equal length, got {birth_per_s.shape}, {death_per_s.shape}")
-    if not ((birth_per_s >= 0) & np.isfinite(birth_per_s) & (death_per_s > 0) & np.isfinite(death_per_s)).all():
-        raise ValueError("birth rates must be finite and at least 0, death rates finite and above 0")
-    with np.errstate(divide="ignore"):
-        log_share = np.append(0.0, np.cumsum(np.log(birth_per_s) - np.log(death_per_s)))
-    share = np.exp(log_share - log_share.max())
-    return np.asarray(share / share.sum())
-
-
 _MOST_PLACES = 1_000_000
 """Places up to which each number of requests present is a state by itself."""
 

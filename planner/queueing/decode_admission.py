@@ -14,14 +14,14 @@ _RARE = 1e-6
 """P(W > 0) below which nobody is said to wait: no percentile that anybody promises sees it."""
 
 
-def place_wait(
-    arrival_req_per_s: float,
+def place_waits(
+    arrival_req_per_s: Floats,
     outputs_tokens: Service,
     step_s: Floats,
     n_instances: int = 1,
     arrival_scv: float = 1.0,
-) -> Wait:
-    """Wait for a place in the batches of some instances, first come first served.
+) -> tuple[Wait, ...]:
+    """Waits for a place in the batches of some instances at many arrival rates at once, first come first served.
 
     Equation: GI/G/c with c = n K places, each held for L step(K): while anybody waits all batches are full, so the
         wait of those who do is that of `gigc_wait`. P(W > 0) = C (P / E)^(1 / z): C that of GI/G/c, P that of
@@ -29,17 +29,17 @@ def place_wait(
         z = 1 + (a - 1) E[min(L, L')] / E[L], the arrivals' peakedness.
 
     Args:
-        arrival_req_per_s: arrival rate lambda [req/s], at least 0.
+        arrival_req_per_s: arrival rates lambda [req/s], shape (n,), at least 0.
         outputs_tokens: output length L [tokens], as a `Service` of tokens.
         step_s: step time with a batch of 1 to K [s], shape (K,).
         n_instances: instances n [count].
         arrival_scv: squared coefficient of variation a of the gaps between arrivals [fraction], above 0.
 
     Returns:
-        The wait over all requests.
+        The waits over all requests, in the order of the rates.
 
     Raises:
-        ValueError: an argument is out of range, or there is no steady state.
+        ValueError: an argument is out of range, or there is no steady state at one of the rates.
 
     Valid: as `gigc_wait` with constant steps. What arrives has passed prefill and a link, which leave the dispersion
         over times as long as a decode as it was: a is that of the arrivals at the site. Errors over a family of
@@ -48,41 +48,10 @@ def place_wait(
     Source: as at `gigc_wait` and `decode_batch`; Whitt (1984), AT&T Bell Lab. Tech. J. 63, for z.
 
     >>> import numpy as np
-    >>> constant = place_wait(0.9, Service.of([10.0]), np.full(10, 1.0))
-    >>> varied = place_wait(0.9, Service.of([1.0, 100.0], [10.0, 1.0]), np.full(10, 1.0))
+    >>> (constant,) = place_waits(np.array([0.9]), Service.of([10.0]), np.full(10, 1.0))
+    >>> (varied,) = place_waits(np.array([0.9]), Service.of([1.0, 100.0], [10.0, 1.0]), np.full(10, 1.0))
     >>> round(constant.mean_s, 3), round(varied.mean_s, 1)
     (3.446, 34.6)
-    """
-    return place_waits(np.array([arrival_req_per_s]), outputs_tokens, step_s, n_instances, arrival_scv)[0]
-
-
-def place_waits(
-    arrival_req_per_s: Floats,
-    outputs_tokens: Service,
-    step_s: Floats,
-    n_instances: int = 1,
-    arrival_scv: float = 1.0,
-) -> tuple[Wait, ...]:
-    """`place_wait` at many arrival rates at once, for little more than at one.
-
-    Equation: as at `place_wait`.
-
-    Args:
-        arrival_req_per_s: arrival rates [req/s], shape (n,), at least 0.
-        outputs_tokens: as at `place_wait`.
-        step_s: as at `place_wait`.
-        n_instances: as at `place_wait`.
-        arrival_scv: as at `place_wait`.
-
-    Returns:
-        The waits, in the order of the rates.
-
-    Raises:
-        ValueError: as at `place_wait`, for any of the rates.
-
-    Valid: as at `place_wait`.
-
-    Source: as at `place_wait`.
     """
     mean, full_s, n_places = outputs_tokens.mean_s, float(step_s[-1]), n_instances * len(step_s)
     waiting = waiting_fractions(arrival_req_per_s, mean, step_s, n_instances)

@@ -5,13 +5,8 @@ from math import inf, sqrt
 
 import numpy as np
 
-from planner.queueing.colocated import (
-    ColocatedQueue,
-    PassLoop,
-    Prompts,
-    colocated_capacity_req_per_s,
-    colocated_queue,
-)
+from planner.queueing.colocated import ColocatedQueue, colocated_capacity_req_per_s, colocated_queue
+from planner.queueing.pass_loop import PassLoop, Prompts
 from planner.queueing.ttft import Path, Ttft
 from planner.queueing.wait import NO_WAIT, Wait
 

@@ -137,7 +137,7 @@ def phase_anchor(n_servers: int, arrival_scv: float, scv: float, third: float) -
 
     Valid: exact.
 
-    Source: as at `phase_chain`.
+    Source: as at `solved_chains`.
     """
     loads = _nodes(_lightest(phase_gaps_wait, n_servers, arrival_scv))
     arrivals = [renewal_arrivals(n_servers * load, arrival_scv) for load in loads]

@@ -72,7 +72,7 @@ def delay(n_servers: int, utilization: float | Floats, service: Service, arrival
         1e-4 with Poisson arrivals, else 1e-3, 2e-2 at the lightest loads; errors as at `gigc_wait`. P(W > 0) below
         1e-6 is of the right order only.
 
-    Source: `deterministic_wait`, `exponential_wait`, `phase_chain` for the exact queues; Halfin and Whitt (1981),
+    Source: `deterministic_wait`, `exponential_wait`, `solved_chains` for the exact queues; Halfin and Whitt (1981),
         Oper. Res. 29(3), for many servers; Whitt (1984), AT&T Bell Lab. Tech. J. 63, for peakedness; the
         interpolation is this project's, two constants fitted to simulations, its form for other than Poisson arrivals
         chosen by the ones of `tests/benchmarks/bench_queueing.py`, which also judges it by others (`--unseen`).

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.queueing.erlang import Floats
-from planner.queueing.roots import root
 from planner.queueing.service import Service
+from planner.roots import last_kept
 
 _RANGE_DECAYS = 40.0
 """Length of the lattice in units of 1 / decay: what is cut off is about exp(-20), what is aliased exp(-40)."""
@@ -109,7 +109,7 @@ def wait_decay_per_s(arrival_req_per_s: float, service: Service, arrival_scv: fl
     low = high / 2
     while excess(low) >= 0:
         high, low = low, low / 2
-    return root(excess, low, high, 1e-9)
+    return last_kept(excess, low, high, 1e-13)[0]
 
 
 def _spitzer(grid: _Grid, service: Service) -> tuple[NDArray[np.complex128], float, float]:

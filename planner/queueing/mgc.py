@@ -72,35 +72,6 @@ def mmc_mean_wait_s(n_servers: int, arrival_req_per_s: float, mean_s: float) -> 
     return erlang_c(n_servers, arrival_req_per_s * mean_s) * mean_s / (n_servers * (1 - utilization))
 
 
-def mdc_mean_wait_s(n_servers: int, arrival_req_per_s: float, mean_s: float) -> float:
-    """Mean wait with deterministic service.
-
-    Equation: W = sum over n >= 1 of E[(n D - T_nc)+] / n, with T_nc the time of n c arrivals: in M/D/c every c-th
-        request meets the same server, a single-server queue whose mean wait Spitzer's identity gives.
-        E[(n D - T_nc)+] / n = (D / u) ((u - 1) P(nc, n c u) + pois(nc; n c u)), P the regularised gamma function.
-
-    Args:
-        n_servers: servers c [count], at least 1.
-        arrival_req_per_s: arrival rate lambda [req/s].
-        mean_s: service D [s].
-
-    Returns:
-        Mean wait before service [s].
-
-    Raises:
-        ValueError: utilisation is 1 or more, or an argument is out of range.
-
-    Valid: exact (9 digits).
-
-    Source: Crommelin (1932), Post Office Electr. Eng. J. 25; Spitzer (1956), Trans. Amer. Math. Soc. 82, 323-339.
-
-    >>> round(mdc_mean_wait_s(1, 0.5, 1.0), 6), round(mdc_mean_wait_s(2, 1.6, 1.0), 4)
-    (0.5, 0.9033)
-    """
-    utilization = stable_utilization_fraction(n_servers, arrival_req_per_s, mean_s)
-    return _mdc_over_mmc(n_servers, utilization) * mmc_mean_wait_s(n_servers, arrival_req_per_s, mean_s)
-
-
 def _mdc_over_mmc(n_servers: int, utilization: float) -> float:
     """Mean wait of M/D/c over that of M/M/c [fraction]: c / (c + 1) at no load, 1/2 at full load."""
     if n_servers == 1:

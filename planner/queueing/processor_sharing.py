@@ -73,7 +73,7 @@ class Senders:
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
+class TransferSlowdown:
     """By what transfers take longer than alone; from `link_stretch`."""
 
     mean: float
@@ -156,9 +156,9 @@ class Stretch:
         return np.asarray(1 + np.diff(below, axis=1) / np.diff(_EDGES))
 
 
-ALONE = Stretch(1.0, 0.0, 1.0, np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
+ALONE = TransferSlowdown(1.0, 0.0, 1.0, np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
 """Transfers that meet no other, or that cannot fill the link together."""
-ENDLESS = Stretch(inf, inf, 0.0, np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
+ENDLESS = TransferSlowdown(inf, inf, 0.0, np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
 """Transfers on a link without a steady state."""
 
 
@@ -173,7 +173,7 @@ def alone_s(service_s: Floats, link_s: Floats, n_layers: int) -> Floats:
     return np.maximum(link_s, service_s * (n_layers - 1) / n_layers)
 
 
-def link_stretch(senders: Sequence[Senders], n_layers: Sequence[int], arrival_scv: float = 1.0) -> Stretch:
+def link_stretch(senders: Sequence[Senders], n_layers: Sequence[int], arrival_scv: float = 1.0) -> TransferSlowdown:
     """Factor by which sharing stretches transfers that prefill instances feed to one link, as a distribution.
 
     Equation: a start meets N transfers, and goes max(1, (N + 1) / R) times as slowly, R = E[D] / E[s] the number that
@@ -240,13 +240,13 @@ class _Sharing:
     start_scv: float
 
     @property
-    def stretch(self) -> Stretch:
+    def stretch(self) -> TransferSlowdown:
         weights = self._met
         factors = np.maximum(1.0, np.arange(1.0, len(weights) + 1) / self.n_full_speed)
         mean = float(factors @ weights)
         variance = float((factors - mean) ** 2 @ weights)
         alone = float(weights[factors <= 1 + _ROUNDING].sum())
-        return Stretch(mean, variance, alone, *self._correlation)
+        return TransferSlowdown(mean, variance, alone, *self._correlation)
 
     @property
     def _met(self) -> Floats:

@@ -7,7 +7,7 @@ from math import inf, log
 import numpy as np
 
 from planner.queueing.erlang import Floats, erlang_c
-from planner.queueing.roots import root
+from planner.roots import last_kept
 
 Transform = Callable[[Floats], Floats]
 
@@ -160,9 +160,9 @@ def _exponential_decay(n_servers: int, utilization: float, log_transform: Transf
     """Root x of x = c (1 - A*(x)) in (0, c): the decay of the wait in GI/M/c [1 / service]."""
 
     def excess(x: float) -> float:
-        return -n_servers * float(np.expm1(log_transform(np.array(x)))) / x - 1
+        return 1 + n_servers * float(np.expm1(log_transform(np.array(x)))) / x
 
     low = n_servers * (1 - utilization) / 2
-    while excess(low) <= 0:
+    while excess(low) >= 0:
         low /= 2
-    return root(excess, low, float(n_servers))
+    return last_kept(excess, low, float(n_servers), 1e-15)[0]

@@ -69,12 +69,12 @@ def _excess_s(chain: PassChain, behind: Floats, calm_s: float, most: int) -> Flo
     return np.array(found)
 
 
-def answers(mean: float, scv: float) -> Floats:
+def answer_lengths(mean: float, scv: float) -> Floats:
     """Equally likely numbers of tokens with a mean and about a squared coefficient of variation.
 
     Equation: quantiles of a gamma distribution, scaled to the mean; all alike at scv 0.
 
-    >>> answers(100.0, 0.0).tolist()
+    >>> answer_lengths(100.0, 0.0).tolist()
     [100.0]
     """
     if scv < NEGLIGIBLE:

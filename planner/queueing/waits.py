@@ -81,7 +81,7 @@ def gigc_wait(n_servers: int, arrival_req_per_s: float, service: Service, arriva
         The worst with Gamma gaps are where 2 in 10,000 wait, and at a P90 where 12.8 % do.
 
     Source: Crommelin (1932) and Spitzer (1956) for GI/D/c; Neuts (1981) and Asmussen and O'Cinneide (1998) for two
-        phases, as at `phase_chain`; mean and waiting probability as at `delay`.
+        phases, as at `solved_chains`; mean and waiting probability as at `delay`.
 
     >>> wait = gigc_wait(4, 3.2, Service.of([0.5, 2.0], [2.0, 1.0]), arrival_scv=2.0)
     >>> round(wait.waiting_fraction, 4), round(wait.mean_s, 4), round(wait.quantile_s(0.99), 3)

@@ -1,4 +1,21 @@
-"""Results for people: tables in a terminal, a report in Markdown, figures."""
+"""Results for people: tables in a terminal, a report in Markdown, figures.
+
+Public modules:
+
+    fidelity_tables    predictions beside measured points, on a terminal
+    fitted             tables where there is little room
+    live_tables        a live run on a terminal
+    phrases            phrases on a plan that tables and reports share
+    prediction_tables  a prediction on a terminal
+    run_tables         a run on a terminal
+    scenario_keys      the handbook's pages of scenario keys
+    scheduler_tables   kinds of scheduling on a terminal
+    size_map_report    a map of sizes as a report
+    size_tables        a size on a terminal
+    sweep_tables       a sweep on a terminal and as CSV
+    terminal           frames, tables and lists for a terminal
+    validation_tables  a validation on a terminal
+"""
 
 from typing import TYPE_CHECKING
 
@@ -17,10 +34,11 @@ if TYPE_CHECKING:
     from planner.report.fidelity_tables import worst_points, worst_table
     from planner.report.figure_files import write_front, write_roofline, write_schedulers, write_tornado
     from planner.report.folder import check_inputs, check_report, write_report
-    from planner.report.live_folder import check_live_report, write_live_report
+    from planner.report.live_folder import write_live_report
     from planner.report.markdown import report_markdown
+    from planner.report.phrases import break_even_line
     from planner.report.prediction_tables import shortfall
-    from planner.report.reproduce import Rerun
+    from planner.report.reproduce import Reproduction
     from planner.report.run_files import check_record_file, write_records, write_timeline
     from planner.report.screen import growth_table, plan_screen
     from planner.report.study_tables import front_tables, sensitivity_tables
@@ -28,7 +46,6 @@ if TYPE_CHECKING:
     from planner.report.tables import SECTIONS, plan_tables
     from planner.report.terminal import PRINT_WIDTH
     from planner.report.validation_tables import broken_promises, undecided_promises
-    from planner.report.words import break_even_line
 
 _LAZY = {
     "run_chart": "chart_run",
@@ -53,11 +70,10 @@ _LAZY = {
     "check_inputs": "folder",
     "check_report": "folder",
     "write_report": "folder",
-    "check_live_report": "live_folder",
     "write_live_report": "live_folder",
     "report_markdown": "markdown",
     "shortfall": "prediction_tables",
-    "Rerun": "reproduce",
+    "Reproduction": "reproduce",
     "check_record_file": "run_files",
     "write_records": "run_files",
     "write_timeline": "run_files",
@@ -71,18 +87,17 @@ _LAZY = {
     "PRINT_WIDTH": "terminal",
     "broken_promises": "validation_tables",
     "undecided_promises": "validation_tables",
-    "break_even_line": "words",
+    "break_even_line": "phrases",
 }
 
 __all__ = [
     "PRINT_WIDTH",
     "SECTIONS",
-    "Rerun",
+    "Reproduction",
     "break_even_line",
     "broken_promises",
     "check_fidelity_report",
     "check_record_file",
-    "check_live_report",
     "check_inputs",
     "check_report",
     "current_tables",

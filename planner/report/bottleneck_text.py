@@ -29,7 +29,7 @@ def bottleneck(item: Bottleneck) -> str:
 
 
 def _each(item: Bottleneck, gained: str) -> str:
-    return gain(gained, item.shadow_price) if item.shadow_price else "change nothing at these thresholds"
+    return gain_phrase(gained, item.shadow_price) if item.shadow_price else "change nothing at these thresholds"
 
 
 def _more(n: float, what: str) -> str:
@@ -57,10 +57,10 @@ def _whose(constraint: str) -> str:
     return {"demand_req_per_s": "", "budget_usd_per_hour": " of budget"}.get(constraint, f" of {constraint}")
 
 
-def gain(unit: str, value: float) -> str:
+def gain_phrase(unit: str, value: float) -> str:
     """A gain as a verb with its figure.
 
-    >>> gain("USD/h", -3.0), gain("req/s", 0.25), gain("s", 0.32)
+    >>> gain_phrase("USD/h", -3.0), gain_phrase("req/s", 0.25), gain_phrase("s", 0.32)
     ('cost 3.00 USD/h', 'add 0.250 req/s to the highest rate', 'take 0.320 s off the TTFT')
     """
     if unit == "s":
@@ -81,11 +81,11 @@ def _gains(unit: str, again: PlannedAgain) -> str:
     if abs(high) < NOTHING_GAINED:
         return "change nothing"
     if abs(high - low) <= SAME * abs(high):
-        return gain(unit, high)
-    verb, most = gain(unit, high).split(" ", 1)
+        return gain_phrase(unit, high)
+    verb, most = gain_phrase(unit, high).split(" ", 1)
     if abs(low) < NOTHING_GAINED:
         return f"{verb} {most} at most"
-    least = gain(unit, low).split(" ", 1)[1]
+    least = gain_phrase(unit, low).split(" ", 1)[1]
     for end in (" to the highest rate", f" {unit}", " off the TTFT"):
         least = least.removesuffix(end)
     return f"{verb} {least} to {most}"

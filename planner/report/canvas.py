@@ -112,11 +112,11 @@ def broken(index: int) -> Any:
     return DASHES[1 + index % (len(DASHES) - 1)]
 
 
-def label(text: str, width: int = 30, most: int = 2) -> str:
+def two_line_label(text: str, width: int = 30, most: int = 2) -> str:
     """A name on two lines at most, or as stated; what is longer lacks its middle.
 
-    >>> label("virginia-prefill"), label("a-very-long-name-of-a-pool", 16), label("abcdefghijkl", 3)
-    ('virginia-prefill', 'a-very-long-\\nname-of-a-pool', 'ab…\\nkl')
+    >>> two_line_label("a-very-long-name-of-a-pool", 16), two_line_label("abcdefghijkl", 3)
+    ('a-very-long-\\nname-of-a-pool', 'ab…\\nkl')
     """
     lines = wrap(text, width)
     if len(lines) <= most:
@@ -142,7 +142,7 @@ def legend_in(labels: Sequence[str]) -> float:
 
 def legend_above(figure: "Figure", handles: Sequence[Any]) -> None:
     """A legend above everything, in as many columns as fit; labels are wrapped."""
-    labels = [label(handle.get_label(), LEGEND_CHARACTERS - HANDLE_CHARACTERS) for handle in handles]
+    labels = [two_line_label(handle.get_label(), LEGEND_CHARACTERS - HANDLE_CHARACTERS) for handle in handles]
     figure.legend(handles, labels, loc="outside upper left", ncols=columns(labels), handlelength=1.6)
 
 
@@ -156,7 +156,7 @@ def legend_of_patches(figure: "Figure", colors: Mapping[str, int]) -> None:
 def legend_over(axes: "Axes", n_columns: int | None = None) -> None:
     """A legend of what is drawn in a panel, between it and the one above it."""
     handles, labels = axes.get_legend_handles_labels()
-    labels = [label(text, LEGEND_CHARACTERS - HANDLE_CHARACTERS) for text in labels]
+    labels = [two_line_label(text, LEGEND_CHARACTERS - HANDLE_CHARACTERS) for text in labels]
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.2}
     axes.legend(handles, labels, ncols=n_columns or columns(labels), handlelength=2.2, fontsize=9, **place)
 
@@ -211,7 +211,7 @@ def bar_axis(axes: "Axes", names: Sequence[str]) -> None:
 
 def _row_label(name: str, *more: str) -> str:
     """A name on two lines at most and everything else on a line of its own."""
-    return "\n".join([label(name, 34 if more else 30), *(label(line, 38, 1) for line in more)])
+    return "\n".join([two_line_label(name, 34 if more else 30), *(two_line_label(line, 38, 1) for line in more)])
 
 
 def write_in_bar(

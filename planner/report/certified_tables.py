@@ -35,7 +35,7 @@ def certified_tables(plan: Plan) -> "list[RenderableType | None]":
     rows = (_when(check) + check_row(check)[:5] for check in _farthest(found))
     return [
         printed(Table.of("certified by running it", promised, map(_promise, _nearest(found)), nearest)),
-        remarks("how it was certified", map(formats.sentence, _told(found))),
+        remarks("how it was certified", map(formats.sentence, _rows(found))),
         printed(Table.of("predictions beside the run", predicted, rows, said)),
     ]
 
@@ -78,7 +78,7 @@ def _promise(promise: Promise) -> tuple[str, ...]:
     return (*_when(promise), what, number(promise.limit, 4), number(promise.executed, 4), interval)
 
 
-def _told(found: Certified) -> Iterator[str]:
+def _rows(found: Certified) -> Iterator[str]:
     at = f"{number(found.load)} of {number(found.req_per_s, 4)} req/s"
     if found.periods:
         n = len(found.periods)

@@ -17,7 +17,7 @@ LEAST = 0.01
 
 
 @dataclass(frozen=True)
-class Span:
+class InputSpan:
     """One input: pieces of its span, as multiples of the stated value, each with its decision."""
 
     title: str
@@ -35,7 +35,7 @@ ROOM = 0.2
 class BreakEvenChart:
     """Every input's span on one axis, 1 being what the scenario states."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[InputSpan, ...]
     answers: tuple[tuple[int, str], ...]
     """Colour numbers with what they mean."""
 
@@ -55,7 +55,7 @@ class BreakEvenChart:
         return figure
 
 
-def _draw(axes: "Axes", y: int, span: Span) -> None:
+def _draw(axes: "Axes", y: int, span: InputSpan) -> None:
     for low, high, color in span.pieces:
         axes.barh(y, high - low, left=low, height=0.34, color=_color(color), edgecolor="none")
     for x, text in span.turns:
@@ -84,7 +84,7 @@ def break_even_chart(case: Case) -> BreakEvenChart | None:
     return BreakEvenChart(spans, tuple((color, text) for color, text in meanings.items() if color in used))
 
 
-def _span(item: BreakEvenResult) -> Span:
+def _span(item: BreakEvenResult) -> InputSpan:
     turns = [turn for turn in (item.below, item.above) if turn is not None]
     marks = [_multiple(item, value) for value in (item.low, *(turn.value for turn in turns), item.high)]
     answers = [item.decision]
@@ -94,7 +94,7 @@ def _span(item: BreakEvenResult) -> Span:
         answers.append(item.above.decision)
     pieces = zip(marks, marks[1:], map(_color_number, answers), strict=False)
     against = "" if item.decides == "verdict" else f"\nagainst {item.decides}"
-    return Span(
+    return InputSpan(
         title=item.title + against,
         pieces=tuple(pieces),
         turns=tuple((_multiple(item, turn.value), formats.figure(turn.value)) for turn in turns),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING
 
-from planner.report import canvas, formats, words
+from planner.report import canvas, formats, phrases
 from planner.results import Case, Fleet, Plan, Sweep
 from planner.units import number, percent
 
@@ -55,8 +55,8 @@ class ThresholdChart:
         axes.set_ylabel("capacity, requests per second")
         axes.grid(axis="y")
         for _, color, limit in self.limits:
-            axes.plot(self.thresholds, _drawn(limit), color=canvas.hue(color), linewidth=2.0)
-        axes.plot(self.thresholds, _drawn(self.envelope), color=canvas.INK, linewidth=7, alpha=0.3, zorder=1.9)
+            axes.plot(self.thresholds, _bars(limit), color=canvas.hue(color), linewidth=2.0)
+        axes.plot(self.thresholds, _bars(self.envelope), color=canvas.INK, linewidth=7, alpha=0.3, zorder=1.9)
         _name_limits(axes, self, top)
         _mark_chosen(axes, self)
         _offload_axis(axes, self.offload_ticks)
@@ -107,10 +107,10 @@ def _envelope(limits: Sequence[Limit]) -> Limit:
 def _offload_ticks(sweep: Sweep) -> tuple[tuple[float, float], ...]:
     thresholds, shares = sweep.threshold_tokens, sweep.offload_fraction
     ticks = canvas.round_ticks(thresholds[0], thresholds[-1])
-    return tuple((tick, formats.between(tick, thresholds, shares) or 0.0) for tick in ticks)
+    return tuple((tick, formats.interpolated(tick, thresholds, shares) or 0.0) for tick in ticks)
 
 
-def _drawn(limit: Limit) -> list[float]:
+def _bars(limit: Limit) -> list[float]:
     return [float("nan") if value is None else value for value in limit]
 
 
@@ -268,7 +268,7 @@ def theta_chart(case: Case) -> ThetaChart | None:
 def _sizes(fleet: Fleet) -> str:
     """Instances by pool, or where there are too many pools, of all."""
     n = len(fleet.pools)
-    return words.sizes(fleet) if n <= MOST_SIZES else f"{sum(p.n_instances for p in fleet.pools)} instances"
+    return phrases.sizes(fleet) if n <= MOST_SIZES else f"{sum(p.n_instances for p in fleet.pools)} instances"
 
 
 def _role(fleet: Fleet, role: str, colors: dict[str, int]) -> tuple[tuple[str, int, float], ...]:
@@ -318,7 +318,7 @@ def utilisation_chart(case: Case) -> UtilisationChart | None:
     ]
     links = [
         (
-            _named(link.name, words.ports(link)),
+            _named(link.name, phrases.ports(link)),
             colors[link.name],
             link.utilization,
             f"{formats.figure(link.mean_gbps)} of {number(link.capacity_gbps)} Gbps",

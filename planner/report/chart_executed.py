@@ -18,7 +18,7 @@ LABELS = ("no queue, as in the paper", "queueing model", "executed, 95 % interva
 
 
 @dataclass(frozen=True)
-class Panel:
+class TtftPanel:
     """One figure of TTFT over the load."""
 
     title: str
@@ -56,7 +56,7 @@ class Panel:
 class ExecutedChart:
     """Mean and 90th percentile beside each other."""
 
-    panels: tuple[Panel, Panel]
+    panels: tuple[TtftPanel, TtftPanel]
 
     def draw(self) -> "Figure":
         """The figure; call it within `canvas.style`."""
@@ -83,10 +83,12 @@ def executed_chart(case: Case) -> ExecutedChart | None:
     )
 
 
-def _panel(title: str, loads: Values, figures: tuple[ExecutedFigure, ...], predicted: tuple[Values, Values]) -> Panel:
+def _panel(
+    title: str, loads: Values, figures: tuple[ExecutedFigure, ...], predicted: tuple[Values, Values]
+) -> TtftPanel:
     low, high = zip(*(f.interval for f in figures), strict=True)
     seconds = tuple(f.executed for f in figures)
-    return Panel(title, figures[0].by_paper, predicted, (loads, seconds, low, high))
+    return TtftPanel(title, figures[0].by_paper, predicted, (loads, seconds, low, high))
 
 
 def scheduling_chart(case: Case) -> SchedulersChart | None:

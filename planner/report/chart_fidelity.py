@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from planner.report import canvas
 from planner.results import FidelitySurvey, PredictedPoint, ScoredCurve
 from planner.units import percent
@@ -208,16 +210,8 @@ def spread_chart(survey: FidelitySurvey) -> SpreadChart | None:
 
 
 def _spread(name: str, points: Sequence[PredictedPoint], key: str) -> Spread:
-    ratios = sorted(1.0 + getattr(point, key) for point in points)
-    return Spread(name, len(points), tuple(_quantile(ratios, share) for share in QUANTILES))
-
-
-def _quantile(ascending: Sequence[float], share: float) -> float:
-    """Linear between order statistics."""
-    place = share * (len(ascending) - 1)
-    low = int(place)
-    high = min(low + 1, len(ascending) - 1)
-    return ascending[low] + (place - low) * (ascending[high] - ascending[low])
+    ratios = [1.0 + getattr(point, key) for point in points]
+    return Spread(name, len(points), tuple(np.quantile(ratios, QUANTILES).tolist()))
 
 
 def curves_chart(survey: FidelitySurvey) -> CurvesChart | None:

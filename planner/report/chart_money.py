@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from planner.report import canvas, formats, words
+from planner.report import canvas, formats, phrases
 from planner.report.chart_capacity import hues
 from planner.results import Case, Fleet
 from planner.units import number, usd
@@ -83,7 +83,7 @@ def _bill(name: str, fleet: Fleet, colors: dict[str, int]) -> Bill | None:
         return None
     rents = [(pool.name, pool.usd_per_hour) for pool in fleet.pools]
     rents += [(link.name, link.usd_per_hour) for link in fleet.links]
-    rents.append((TRAFFIC, words.traffic_usd_per_hour(fleet)))
+    rents.append((TRAFFIC, phrases.traffic_charges_usd_per_hour(fleet)))
     return Bill(
         label=name,
         items=tuple((what, colors[what], usd) for what, usd in rents if usd),
@@ -119,8 +119,8 @@ class PriceRatioChart:
         low = axes.get_ylim()[0]
         canvas.halo(axes, self.stated, low, f"this scenario: {self.stated:.2f}", ha="left", va="bottom", offset=(5, 6))
         axes.grid(axis="y")
-        axes.set_xlabel(canvas.label(f"price of {self.long_hardware} over price of {self.home_hardware}", 80))
-        axes.set_ylabel(canvas.label(f"more requests than {self.home_hardware} alone [%]", 40))
+        axes.set_xlabel(canvas.two_line_label(f"price of {self.long_hardware} over price of {self.home_hardware}", 80))
+        axes.set_ylabel(canvas.two_line_label(f"more requests than {self.home_hardware} alone [%]", 40))
         figure.legend(loc="outside upper left", title="for the same", alignment="left", ncols=2)
         return figure
 

@@ -102,7 +102,7 @@ def _thresholds(plan: Plan) -> tuple[tuple[str, float], ...]:
 
 
 @dataclass(frozen=True)
-class PrefillCurve:
+class PoolCurve:
     """Prefill seconds of one pool."""
 
     name: str
@@ -117,7 +117,7 @@ class PrefillCurve:
 class PrefillChart:
     """Prefill seconds by prompt length, with the points the curves go through."""
 
-    curves: tuple[PrefillCurve, ...]
+    curves: tuple[PoolCurve, ...]
 
     def draw(self) -> "Figure":
         figure = canvas.new_figure(4.0 + canvas.legend_in([curve.name for curve in self.curves]))
@@ -136,7 +136,7 @@ class PrefillChart:
         return figure
 
     @staticmethod
-    def _draw_curve(axes: "Axes", curve: PrefillCurve) -> None:
+    def _draw_curve(axes: "Axes", curve: PoolCurve) -> None:
         paint = canvas.hue(curve.color)
         dashes = (0, (5, 2)) if curve.inferred else "solid"
         axes.plot(
@@ -178,9 +178,9 @@ def _has_length(curve: ServiceCurve) -> bool:
     return len(curve.tokens) > 1 and curve.tokens[-1] > STRETCH * curve.tokens[0]
 
 
-def _curve(curve: ServiceCurve, color: int) -> PrefillCurve:
+def _curve(curve: ServiceCurve, color: int) -> PoolCurve:
     points = zip(curve.measured_tokens, curve.measured_s, strict=True)
-    return PrefillCurve(
+    return PoolCurve(
         name=f"{_with_hardware(curve)} ({curve.basis})",
         color=color,
         inferred=curve.basis == "inferred",

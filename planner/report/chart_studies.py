@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.report import canvas, formats
-from planner.report.study_tables import sizes, value_heading
+from planner.report.study_tables import sizes_text, value_heading
 from planner.results import Front, Sensitivity
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class FrontChart:
             canvas.halo(axes, x, y, label, offset=(shift, 10), fontsize=9, ha=side, bbox=None)
         axes.grid(axis="both")
         labels = f"labels: {self.pools}" if is_short else "labels: plans, the cheapest first"
-        axes.set_xlabel(canvas.label(f"USD per hour; {labels}", 80))
+        axes.set_xlabel(canvas.two_line_label(f"USD per hour; {labels}", 80))
         axes.set_ylabel(self.heading)
         return figure
 
@@ -62,7 +62,7 @@ class FrontChart:
 def front_chart(front: Front) -> FrontChart:
     """The curve of a front."""
     pools = " / ".join(front.points[0].n_instances) if front.points else ""
-    points = tuple((p.usd_per_hour, p.value, sizes(p.n_instances)) for p in front.points)
+    points = tuple((p.usd_per_hour, p.value, sizes_text(p.n_instances)) for p in front.points)
     return FrontChart(value_heading(front), pools, points, front.against == "ttft")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.report import canvas
 from planner.report.figure_files import write_figure
-from planner.report.sweep_columns import pool_names
+from planner.report.sweep_columns import swept_pools
 from planner.results import Plan, PlanSweep, SweepPoint, sought
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def sweep_chart(found: PlanSweep) -> "Figure":
     return figure
 
 
-def measure(found: PlanSweep) -> Measure:
+def objective_measure(found: PlanSweep) -> Measure:
     """Measure of the plans' objective; the highest rate where objectives differ."""
     objectives = {plan.objective for plan in found.plans}
     labels = {"min-cost": "USD per hour", "min-ttft": "TTFT as asked for [s]"}
@@ -95,7 +95,7 @@ def _places(found: PlanSweep) -> dict[str, float]:
 
 
 def _draw_objective(axes: "Axes", found: PlanSweep) -> None:
-    shown, places, last = measure(found), _places(found), _last(found)
+    shown, places, last = objective_measure(found), _places(found), _last(found)
     lines = list(_lines(found))
     for i, (label, points) in enumerate(lines):
         known = sorted((places[p.set[last]], v) for p in points if p.plan and (v := shown.value(p.plan)) is not None)
@@ -156,7 +156,7 @@ def _draw_fleet(axes: "Axes", found: PlanSweep) -> None:
     planned = [(places[p.set[last]], p.plan) for p in found.points if p.plan]
     width = max(NARROWEST_PT, min(WIDEST_PT, ALL_BARS_PT / len(planned)))
     below, most = [0] * len(planned), max(sum(pool.n_instances for pool in plan.pools) for _, plan in planned)
-    for i, name in enumerate(pool_names(found.plans)):
+    for i, name in enumerate(swept_pools(found.plans)):
         sizes = [next((pool.n_instances for pool in plan.pools if pool.name == name), 0) for _, plan in planned]
         above = [low + n for low, n in zip(below, sizes, strict=True)]
         # Lines, because their width is in points: bars would get thin where values are uneven.
@@ -169,7 +169,7 @@ def _draw_fleet(axes: "Axes", found: PlanSweep) -> None:
     axes.set_ylim(0, 1.08 * max(most, 1))
     axes.grid(axis="y")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    handles = [Patch(color=canvas.hue(i), label=name) for i, name in enumerate(pool_names(found.plans))]
+    handles = [Patch(color=canvas.hue(i), label=name) for i, name in enumerate(swept_pools(found.plans))]
     axes.legend(handles=handles[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, handlelength=0.8)
 
 

@@ -7,7 +7,7 @@ from planner.report import bottleneck_text, formats
 from planner.report.schedule_tables import replicas_table
 from planner.report.table import Table
 from planner.report.terminal import printed, remarks
-from planner.results import BrokenStep, Current, Order, Step, StepRun, WayOn
+from planner.results import BrokenStep, Current, Order, Step, StepRun, TargetFleet
 from planner.units import DASH, number, percent, usd
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def current_tables(current: Current) -> list["RenderableType"]:
     return [part for part in parts if part is not None]
 
 
-def hours_table(name: str, way: WayOn) -> Table:
+def hours_table(name: str, way: TargetFleet) -> Table:
     """Instances by period of what follows the periods; no rows where nothing does."""
     title = "as it is rented" if name == STAY else f"as the {name} is rented"
     return replicas_table(f"instances by period, {title}", way.schedule)
 
 
-def _others(current: Current) -> list[tuple[str, WayOn]]:
+def _others(current: Current) -> list[tuple[str, TargetFleet]]:
     """Fleets to change to, each once."""
     change, optimum = current.change, current.optimum
     if change is None or change == optimum:
@@ -63,7 +63,7 @@ def ways_table(current: Current) -> Table:
     return Table.of("what to run now", headings, rows, text)
 
 
-def _way_cells(way: WayOn, current: Current) -> tuple[str, ...]:
+def _way_cells(way: TargetFleet, current: Current) -> tuple[str, ...]:
     names = list(current.stay.n_instances)
     sizes = " / ".join(str(way.n_instances.get(name, 0)) for name in [*names, *(set(way.n_instances) - set(names))])
     return (
@@ -77,17 +77,17 @@ def _way_cells(way: WayOn, current: Current) -> tuple[str, ...]:
     )
 
 
-def change(way: WayOn) -> str:
+def change(way: TargetFleet) -> str:
     """Instances that are added and removed.
 
-    >>> change(WayOn.model_construct(added={"pd-p": 2}, removed={"pd-d": 1}))
+    >>> change(TargetFleet.model_construct(added={"pd-p": 2}, removed={"pd-d": 1}))
     '+2 pd-p, -1 pd-d'
     """
     added = [f"+{n} {name}" for name, n in way.added.items()]
     return ", ".join([*added, *(f"-{n} {name}" for name, n in way.removed.items())]) or DASH
 
 
-def lasts(way: WayOn, growth_fraction_per_month: float | None) -> str:
+def lasts(way: TargetFleet, growth_fraction_per_month: float | None) -> str:
     """Time for which a fleet does, and the day to which."""
     if way.breaks_in_months is None:
         return DASH if growth_fraction_per_month is None else "never"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 from planner.notes import code_of
-from planner.report import formats, words
+from planner.report import formats, phrases
 from planner.results import Baseline, Fleet, Plan, Serving
 from planner.results.fleet_merit import does_the_same, merit, nearest_percentile, ttft_s
 from planner.units import DASH, HOURS_PER_MONTH, usd
@@ -26,11 +26,11 @@ def recommendation_text(plan: Plan) -> str:
     if is_broken(plan):
         return "no plan that was run keeps the promise"
     if kind is None:
-        found = f"the best that was found is served {words.SERVING[plan.serving]}" if plan.serving else "undecided"
+        found = f"the best that was found is served {phrases.SERVING[plan.serving]}" if plan.serving else "undecided"
         return f"{found}; another kind is not ruled out"
     if fleet_to_buy(plan) is plan:
-        return f"served best {words.SERVING[kind]}, as planned"
-    return f"served best {words.SERVING[kind]}, and not by the pools that the scenario states"
+        return f"served best {phrases.SERVING[kind]}, as planned"
+    return f"served best {phrases.SERVING[kind]}, and not by the pools that the scenario states"
 
 
 def is_broken(plan: Plan) -> bool:
@@ -76,7 +76,7 @@ def _percentile(plan: Plan) -> float:
     return next((c.slo["ttft_percentile"] for c in plan.classes if c.slo and "ttft_percentile" in c.slo), 90.0)
 
 
-def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: text) -> Iterator[tuple[str, str]]:
+def decision_rows(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: text) -> Iterator[tuple[str, str]]:
     """Answers to what a person who decides asks first, each after the name of its question.
 
     Args:
@@ -85,14 +85,14 @@ def answers(plan: Plan, shorten: Callable[[str, int], str] = lambda text, _: tex
     """
     fleet, is_doubtful = fleet_to_buy(plan), plan.slo_run is not None and plan.slo_run.holds is False
     if is_doubtful:
-        yield "promise", promise(plan, fleet)
+        yield "promise", promise_text(plan, fleet)
     yield "buy", shopping_list(fleet)
     yield "cost", bill(fleet)
-    yield "serves", words.throughput(plan) if fleet is plan else _serves(plan, fleet)
-    if words.has_choice_of_place(plan) and fleet is plan:
-        yield "threshold", shorten(words.threshold(plan), LONGEST)
+    yield "serves", phrases.throughput(plan) if fleet is plan else _serves(plan, fleet)
+    if phrases.has_choice_of_place(plan) and fleet is plan:
+        yield "threshold", shorten(phrases.threshold(plan), LONGEST)
     if not is_doubtful and (plan.certified is None or plan.slo_run is not None):
-        yield "promise", promise(plan, fleet)
+        yield "promise", promise_text(plan, fleet)
     if plan.certified is not None:
         n, each = plan.certified.n_replications, plan.certified.n_requests
         yield "certified", f"kept in {n} runs of {each:,} requests together, and with the system kept full"
@@ -125,12 +125,12 @@ def shopping_list(fleet: Fleet) -> str:
     counts = _bought(fleet)
     bought = [f"{n:,} {hardware} at {site}" for (hardware, site), n in counts.items()]
     rented = [link for link in fleet.links if link.capacity_gbps > 0]
-    links = [f"{link.name} {words.ports(link)}" for link in rented]
+    links = [f"{link.name} {phrases.ports(link)}" for link in rented]
     if len(bought) + len(links) <= MOST_PLACES:
         return ", ".join(bought + links)
     n_sites = len({site for _, site in counts})
     total = f"{len(rented)} links of {sum(link.capacity_gbps for link in rented):,.0f} Gbps together"
-    return f"{words.accelerators(fleet)} at {n_sites} sites; {total}"
+    return f"{phrases.accelerators(fleet)} at {n_sites} sites; {total}"
 
 
 def _bought(fleet: Fleet) -> dict[tuple[str, str], int]:
@@ -164,12 +164,12 @@ def monthly(usd_per_hour: float | None) -> str:
     return DASH if usd_per_hour is None else f"{usd_per_hour * HOURS_PER_MONTH:,.0f}"
 
 
-def promise(plan: Plan, fleet: Fleet) -> str:
+def promise_text(plan: Plan, fleet: Fleet) -> str:
     """Words on what is promised of latency, and what a run made of it."""
     if plan.slo_run is None:
         promised = any(c.slo for c in plan.classes)
         return "as predicted, not run" if promised else "none on latency (slo.ttft_s and slo.tpot_ms state one)"
-    return words.slo_run(plan) if fleet is plan else f"{words.slo_run(plan)} (of the stated pools)"
+    return phrases.slo_run(plan) if fleet is plan else f"{phrases.slo_run(plan)} (of the stated pools)"
 
 
 def instead(plan: Plan, fleet: Plan | Baseline) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from planner.report import diff_words
 from planner.report.formats import sentence
-from planner.report.record_text import escaped_record
+from planner.report.markdown_template import escaped_record
 from planner.report.table import Table
 from planner.results import PlanDiff
 
@@ -46,7 +46,7 @@ def marker(scenario: str) -> str:
 
 def _parts(found: PlanDiff, limit: int) -> list[str]:
     """Paragraphs, tables of at most so many rows."""
-    heading = f"### Capacity plan of {found.after.scenario}: {_lower(diff_words.headline(found))}"
+    heading = f"### Capacity plan of {found.after.scenario}: {_lower(diff_words.diff_headline(found))}"
     sides = f"Before: {found.before.name}. After: {found.after.name}."
     failed = "\n".join(f"- **Fails:** {text}" for text in found.failed)
     remarks = "\n".join(f"- {text}" for text in map(sentence, diff_words.remarks_of(found)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def diff_tables(found: PlanDiff) -> list["RenderableType"]:
     """A difference for people: the sentence, its causes, what is decided otherwise, figures, and what binds."""
     rows = [
-        ("in short", sentence(diff_words.headline(found))),
+        ("in short", sentence(diff_words.diff_headline(found))),
         ("before", found.before.name),
         ("after", found.after.name),
         *(("fails", text) for text in found.failed),

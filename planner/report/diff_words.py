@@ -19,7 +19,7 @@ LENGTH = 120
 """Most characters of a value."""
 
 
-def headline(found: PlanDiff) -> str:
+def diff_headline(found: PlanDiff) -> str:
     """The difference in a sentence: first what it costs, else what it serves."""
     if not found.is_changed:
         return "No change"

@@ -1,13 +1,72 @@
 """Statements on a plan's cost, promises and rivals, each line from the plan's own figures."""
 
+import re
+from typing import Any
+
 from planner.report import bottleneck_text
-from planner.report.cited_figures import Grounds, place_of
 from planner.report.decision import obtainable_fleets, rank
 from planner.report.formats import figure, listed, seconds, sentence, signed_percent, small_percent
-from planner.report.words import has_choice_of_place
-from planner.results import Baseline, Bottleneck, ClassPlan, Plan
+from planner.report.phrases import has_choice_of_place
+from planner.results import Baseline, Bottleneck, ClassPlan, Ground, Plan
 from planner.results.fleet_merit import PERCENTILES
 from planner.units import number, usd
+
+STEP = re.compile(r"""\["(?P<quoted>[^"]*)"\]|\[(?P<plain>[^\[\]]*)\]|(?P<field>[^.\[\]]+)""")
+"""An item of a list by its name, in quotes where that has brackets, or a field by its name."""
+NAMES = ("name", "constraint")
+"""Fields that items of lists are called by."""
+
+
+class CitedFigures:
+    """Figures of one plan, and which of them were asked for."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._answer = plan.answer()
+        self._asked: dict[str, Any] = {}
+
+    def __call__(self, figure: str) -> Any:
+        """A figure, such as `pools[pd-p].utilization`. Raises KeyError where the plan has none."""
+        self._asked[figure] = value = figure_of(self._answer, figure)
+        return value
+
+    def cited_since_last(self) -> tuple[Ground, ...]:
+        """Figures asked for since the last call, each once and in order."""
+        found = tuple(Ground(figure=figure, value=value) for figure, value in self._asked.items())
+        self._asked = {}
+        return found
+
+
+def figure_of(answer: Any, figure: str) -> Any:
+    """A figure of an answer by its place.
+
+    Raises:
+        KeyError: there is none.
+
+    >>> figure_of({"pools": [{"name": "near", "utilization": 0.5}]}, "pools[near].utilization")
+    0.5
+    """
+    for step in STEP.finditer(figure):
+        field = step["field"]
+        answer = _item(answer, step["quoted"] or step["plain"]) if field is None else answer[field]
+    return answer
+
+
+def item_place(kind: str, name: str) -> str:
+    """Where the item of a list is that is called so.
+
+    >>> item_place("pools", "near"), item_place("bottlenecks", "links.wan.tiers[0].max_ports")
+    ('pools[near]', 'bottlenecks["links.wan.tiers[0].max_ports"]')
+    """
+    return f'{kind}["{name}"]' if "[" in name else f"{kind}[{name}]"
+
+
+def _item(items: Any, name: str) -> Any:
+    """The item of a list that is called so. Raises KeyError."""
+    for item in items:
+        if any(item.get(key) == name for key in NAMES):
+            return item
+    raise KeyError(name)
+
 
 MOST_LIMITS = 2
 """Constraints of which one more is told."""
@@ -15,7 +74,7 @@ BASES = ("measured", "calibrated", "inferred", "datasheet")
 """What service times may rest on, the best first."""
 
 
-def one_more(plan: Plan, at: Grounds) -> str | None:
+def explain_one_more(plan: Plan, at: CitedFigures) -> str | None:
     """Gain from one more instance, port or Gbps, in words."""
     stated = [item for item in plan.bottlenecks if not _is_promise(item)]
     if not stated:
@@ -29,16 +88,16 @@ def _is_promise(item: Bottleneck) -> bool:
     return "slo." in item.constraint
 
 
-def _take(item: Bottleneck, at: Grounds) -> None:
+def _take(item: Bottleneck, at: CitedFigures) -> None:
     """Every figure that the sentence on a bottleneck may have."""
-    where = place_of("bottlenecks", item.constraint)
+    where = item_place("bottlenecks", item.constraint)
     at(f"{where}.shadow_price")
     if item.planned_again is not None:
         for name in ("n_more", "least", "most"):
             at(f"{where}.planned_again.{name}")
 
 
-def promise(plan: Plan, at: Grounds) -> str | None:
+def explain_promise(plan: Plan, at: CitedFigures) -> str | None:
     """Statement on what is promised, how near the plan is to it, and what it costs."""
     promised = [c for c in plan.classes if c.slo and "ttft_s" in c.slo]
     if not promised:
@@ -48,7 +107,7 @@ def promise(plan: Plan, at: Grounds) -> str | None:
             at(f"classes[{c.name}].slo")
         return "No TTFT is promised, so only capacity limits the plan."
     tightest = min(promised, key=_room)
-    text = _kept(tightest, at, len(promised) > 1, bool(plan.periods))
+    text = _promise_kept(tightest, at, len(promised) > 1, bool(plan.periods))
     if plan.goodput_req_per_s is not None:
         kept, without = figure(at("goodput_req_per_s")), figure(at("max_throughput_req_per_s"))
         text += f" The promise costs rate: it holds up to {kept} req/s, and without it {without} req/s could be served."
@@ -73,8 +132,8 @@ def _predicted(c: ClassPlan) -> tuple[str, float] | None:
     return None if name is None or value is None else (name, value)
 
 
-def _kept(c: ClassPlan, at: Grounds, is_one_of_several: bool, is_of_a_day: bool) -> str:
-    place = place_of("classes", c.name)
+def _promise_kept(c: ClassPlan, at: CitedFigures, is_one_of_several: bool, is_of_a_day: bool) -> str:
+    place = item_place("classes", c.name)
     limit, percentile = seconds(at(f"{place}.slo.ttft_s")), number(at(f"{place}.slo.ttft_percentile"))
     whose = f", nearest to it for {c.name}" if is_one_of_several else ""
     predicted = _predicted(c)
@@ -88,7 +147,7 @@ def _kept(c: ClassPlan, at: Grounds, is_one_of_several: bool, is_of_a_day: bool)
     return f"The promise{whose}: {percentile} % of the first tokens within {limit}{said}."
 
 
-def cost(plan: Plan, at: Grounds) -> str:
+def explain_cost(plan: Plan, at: CitedFigures) -> str:
     """The bill, and the dearest part of it."""
     if plan.cost.usd_per_hour is None:
         at("cost.missing_prices")
@@ -96,20 +155,20 @@ def cost(plan: Plan, at: Grounds) -> str:
     text = f"It costs {usd(at('cost.usd_per_hour'))} USD/h"
     if plan.cost.usd_per_million_input_tokens is not None:
         text += f", {figure(at('cost.usd_per_million_input_tokens'))} USD per million input tokens"
-    parts = [(p.usd_per_hour, p.name, place_of("pools", p.name)) for p in plan.pools if p.usd_per_hour]
-    parts += [(x.usd_per_hour, x.name, place_of("links", x.name)) for x in plan.links if x.usd_per_hour]
+    parts = [(p.usd_per_hour, p.name, item_place("pools", p.name)) for p in plan.pools if p.usd_per_hour]
+    parts += [(x.usd_per_hour, x.name, item_place("links", x.name)) for x in plan.links if x.usd_per_hour]
     if parts:
         _, name, place = max(parts)
         text += f". The dearest part is {name} with {usd(at(f'{place}.usd_per_hour'))} USD/h"
     return f"{text}."
 
 
-def other_fleets(plan: Plan, at: Grounds) -> str | None:
+def explain_other_fleets(plan: Plan, at: CitedFigures) -> str | None:
     """The strongest other fleet, beside the plan."""
     other = _strongest(plan)
     if other is None:
         return None
-    place = place_of("baselines", other.name)
+    place = item_place("baselines", other.name)
     serves = figure(at(f"{place}.goodput_req_per_s" if _has_goodput(other) else f"{place}.max_throughput_req_per_s"))
     bill = "" if other.cost.usd_per_hour is None else f" and costs {usd(at(f'{place}.cost.usd_per_hour'))} USD/h"
     text = f"The strongest other fleet, {other.name}, serves {serves} req/s at most{bill}"
@@ -129,7 +188,7 @@ def _strongest(plan: Plan) -> Baseline | None:
     return min(obtainable_fleets(plan), key=lambda other: rank(plan, other), default=None)
 
 
-def gap(plan: Plan, at: Grounds) -> str:
+def explain_gap(plan: Plan, at: CitedFigures) -> str:
     """Statement on what the search leaves open, and what it says nothing of."""
     units = {"max-throughput": "req/s", "min-cost": "USD/h", "min-ttft": "s"}
     bound = usd(at("bound")) if plan.objective == "min-cost" else number(at("bound"), 4)
@@ -142,7 +201,7 @@ def gap(plan: Plan, at: Grounds) -> str:
     )
 
 
-def basis(plan: Plan, at: Grounds) -> str:
+def explain_basis(plan: Plan, at: CitedFigures) -> str:
     """Statement on what the service times rest on, and what that may do to the bill."""
     named = {kind: [p.name for p in plan.pools if p.basis == kind and p.n_instances] for kind in BASES}
     for names in named.values():

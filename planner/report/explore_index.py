@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.reading import read_bytes, read_text
 from planner.report.explore_page import packaged
-from planner.report.words import SERVING
+from planner.report.phrases import SERVING
 from planner.units import number, usd
 
 TEMPLATE = "explore_index.html.jinja"
@@ -48,7 +48,7 @@ def index_html(folder: Path, home: Path) -> str:
     cards = list(_cards(folder, home))
     if not cards:
         allowed = "pages that planner explore wrote, in it or in its folders"
-        raise InputError(Problem(str(folder), "", "holds no page", allowed))
+        raise InputError(InputProblem(str(folder), "", "holds no page", allowed))
     environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     template = environment.from_string(packaged("templates", TEMPLATE))
     return template.render(cards=cards, style=Markup(packaged("explore", "page.css")))

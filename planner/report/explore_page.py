@@ -5,7 +5,7 @@ from importlib.resources import files
 from typing import Any
 
 from planner.report import bottleneck_text
-from planner.report.decision import answers, recommendation_text
+from planner.report.decision import decision_rows, recommendation_text
 from planner.report.explore_charts import specifications
 from planner.report.formats import figure, sentence
 from planner.report.screen import fleet_table, latency_table, other_fleets_table
@@ -61,7 +61,7 @@ def explore_html(page: Explorer) -> str:
         page=page,
         plan=page.plan,
         verdict=sentence(recommendation_text(page.plan)),
-        answers=[*answers(page.plan)],
+        answers=[*decision_rows(page.plan)],
         fleets=[fleet_table(page.plan), latency_table(page.plan), other_fleets_table(page.plan)],
         binds=[sentence(bottleneck_text.bottleneck(item)) for item in page.plan.bottlenecks],
         gap=percent(page.plan.gap),

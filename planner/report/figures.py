@@ -10,13 +10,11 @@ from planner.report import canvas
 from planner.report.chart_break_even import break_even_chart
 from planner.report.chart_capacity import theta_chart, threshold_chart, utilisation_chart
 from planner.report.chart_executed import executed_chart, scheduling_chart
-from planner.report.chart_hours import hours_chart
 from planner.report.chart_money import cost_chart, price_ratio_chart
-from planner.report.chart_periods import periods_chart
+from planner.report.chart_periods import hours_chart, periods_chart, schedule_chart
 from planner.report.chart_requests import lengths_chart, prefill_chart
-from planner.report.chart_schedule import schedule_chart
 from planner.report.chart_studies import front_chart, tornado_chart
-from planner.report.record_text import plain_record
+from planner.report.markdown_template import plain_record
 from planner.results import Case
 
 if TYPE_CHECKING:
@@ -71,12 +69,6 @@ def charts(case: Case) -> dict[str, Chart]:
     return {name: chart for name, chart in found.items() if chart is not None}
 
 
-def figures(case: Case) -> "dict[str, Figure]":
-    """Every figure of a case, by file name without suffix."""
-    with canvas.style():
-        return {name: chart.draw() for name, chart in charts(case).items()}
-
-
 def digest(chart: Chart) -> str:
     """A fingerprint of what a figure shows: the same on every machine and with every version of matplotlib."""
     shown = {"look": LOOK, "chart": type(chart).__name__, "data": _rounded(asdict(chart))}
@@ -91,11 +83,6 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_rounded(item) for item in value]
     return value
-
-
-def pngs(case: Case) -> dict[str, bytes]:
-    """Every figure of a case as a PNG, by file name without suffix."""
-    return images(charts(case))
 
 
 def images(shown: Mapping[str, Chart]) -> dict[str, bytes]:

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from planner.errors import InputError, Problem
-from planner.files import put
+from planner.errors import InputError, InputProblem
+from planner.files import move_into_place
 from planner.reading import JSON_BYTES, TABLE_BYTES, is_file, read_bytes
 from planner.report.figures import NAME_KEY, PNG_KEY, Chart, charts, digest, images
 from planner.report.markdown import report_markdown
-from planner.report.reproduce import Rerun
+from planner.report.reproduce import Reproduction
 from planner.results import Case
 
 SCENARIO, REPORT, FIGURES = "scenario.toml", "report.md", "figures"
@@ -25,7 +25,7 @@ LEFTOVER = ".report-"
 PNG_HEADER = b"\x89PNG\r\n\x1a\n"
 
 
-def write_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | None = None) -> None:
+def write_report(case: Case, out_dir: Path, scenario_text: str, again: Reproduction | None = None) -> None:
     """Write scenario.toml, report.md and figures/*.png into a folder.
 
     Args:
@@ -43,7 +43,7 @@ def write_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | N
     write_folder(out_dir, texts, charts(case))
 
 
-def report_text(case: Case, again: Rerun | None) -> str:
+def report_text(case: Case, again: Reproduction | None) -> str:
     """The Markdown of a report with the digest of its inputs, where that is known."""
     return with_inputs(report_markdown(case, again), "" if again is None else again.inputs)
 
@@ -67,7 +67,7 @@ def write_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Ch
     files |= {name: text.encode() for name, text in texts.items()}
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
-        with _held(out_dir):
+        with _locked(out_dir):
             _remove_leftovers(out_dir)
             _replace_files(out_dir, files)
             for path in _figures_of_ours(out_dir):
@@ -75,12 +75,14 @@ def write_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Ch
                     path.unlink()
     except OSError as error:
         reason = error.strerror or str(error)
-        problem = Problem(str(out_dir), "", f"the report cannot be written: {reason}", "a folder that may be written")
+        problem = InputProblem(
+            str(out_dir), "", f"the report cannot be written: {reason}", "a folder that may be written"
+        )
         raise InputError(problem) from None
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Wait for whoever else writes a report into a folder; who was killed holds it no longer."""
     try:
         from fcntl import LOCK_EX, flock
@@ -105,7 +107,7 @@ def _replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
             (aside / name).write_bytes(content)
         for name in files:
             (folder / name).parent.mkdir(exist_ok=True)
-            put(aside / name, folder / name)
+            move_into_place(aside / name, folder / name)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -116,7 +118,7 @@ def _remove_leftovers(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def check_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | None = None) -> list[str]:
+def check_report(case: Case, out_dir: Path, scenario_text: str, again: Reproduction | None = None) -> list[str]:
     """Differences of a folder from what `write_report` would leave.
 
     Args:

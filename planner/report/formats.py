@@ -123,10 +123,10 @@ def beside_published(value: float, published: float) -> str:
     return figure(value, max(3, min(digits, 6)))
 
 
-def between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float | None:
+def interpolated(x: float, xs: Sequence[float], ys: Sequence[float]) -> float | None:
     """Linear interpolation in ascending points; None outside them.
 
-    >>> between(1.5, [1.0, 2.0], [10.0, 20.0]), between(3.0, [1.0, 2.0], [10.0, 20.0])
+    >>> interpolated(1.5, [1.0, 2.0], [10.0, 20.0]), interpolated(3.0, [1.0, 2.0], [10.0, 20.0])
     (15.0, None)
     """
     after = next((i for i, value in enumerate(xs) if value >= x), None)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from planner.report import formats, words
+from planner.report import formats, phrases
 from planner.report.table import Table
 from planner.report.terminal import frame, printed
 from planner.results import Live, LiveCheck
@@ -46,7 +46,7 @@ def _headline(found: Live) -> list[tuple[str, str]]:
     return [
         ("model", found.scenario),
         ("machine", f"{machine.processor}, {machine.n_cores} cores, {machine.system}"),
-        *([("computed by", words.live_device(machine))] if machine.torch else []),
+        *([("computed by", phrases.live_device(machine))] if machine.torch else []),
         (
             "one worker" if machine.device else "one core",
             f"{number(peak)} GFLOP/s in fp32, {number(machine.memory_bytes_per_s / 1e9)} GB/s, all busy",

@@ -1,25 +1,75 @@
 """A case as a cost report in Markdown."""
 
-import re
-from collections.abc import Collection
-from importlib.resources import files
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from planner.markdown_text import as_code, code
-from planner.report import bottleneck_text, executed_markdown, formats, markdown_tables, words
+from planner.report import bottleneck_text, formats, phrases
 from planner.report.decision import recommendation_text
 from planner.report.figures import charts
-from planner.report.record_text import escaped_record
-from planner.report.reproduce import Rerun
-from planner.report.schedule_tables import schedule_words
-from planner.results import Case, ClaimResult, PriceRatios, Sensitivity
-from planner.units import SECONDS_PER_HOUR, number, percent
+from planner.report.markdown_tables import (
+    answer_table,
+    baselines_table,
+    break_even_table,
+    claims_table,
+    classes_table,
+    comparisons_table,
+    day_table,
+    known_bill_table,
+    latencies_table,
+    pools_table,
+    price_ratios_table,
+    requests_table,
+    rules_table,
+    service_table,
+)
+from planner.report.markdown_template import escaped_record, rendered
+from planner.report.reproduce import Reproduction
+from planner.report.schedule_tables import schedule_table, schedule_words
+from planner.report.study_tables import front_table, sensitivity_table
+from planner.report.table import Table
+from planner.report.tables import link_table, period_table, setup_table
+from planner.report.validation_tables import UNDECIDED, longer_run
+from planner.results import (
+    Case,
+    ClaimResult,
+    Executed,
+    ExecutedFigure,
+    ExecutedLoad,
+    PriceRatios,
+    ScheduledRun,
+    Sensitivity,
+)
+from planner.units import DASH, SECONDS_PER_HOUR, number, percent
 
 TEMPLATE = "report.md.jinja"
 PER_MILLION = 1e6
+TABLES = (
+    setup_table,
+    link_table,
+    period_table,
+    schedule_table,
+    front_table,
+    sensitivity_table,
+    answer_table,
+    pools_table,
+    day_table,
+    known_bill_table,
+    latencies_table,
+    classes_table,
+    baselines_table,
+    price_ratios_table,
+    break_even_table,
+    rules_table,
+    claims_table,
+    comparisons_table,
+    requests_table,
+    service_table,
+)
+"""Tables that the template asks for, by their own names."""
 
 
-def report_markdown(case: Case, again: Rerun | None = None) -> str:
+def report_markdown(case: Case, again: Reproduction | None = None) -> str:
     """The report of a case; figures are referred to as `figures/NAME.png`.
 
     Args:
@@ -29,31 +79,30 @@ def report_markdown(case: Case, again: Rerun | None = None) -> str:
     Returns:
         Markdown that ends in one newline and is the same for the same case.
     """
-    from jinja2 import Environment, StrictUndefined
-
     case = escaped_record(case)
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
-    template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
-    text = environment.from_string(template).render(_context(case, charts(case).keys(), again or Rerun()))
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return rendered(TEMPLATE, **_context(case, charts(case).keys(), again or Reproduction()))
 
 
-def _context(case: Case, figures: Collection[str], again: Rerun) -> dict[str, Any]:
+def _context(case: Case, figures: Collection[str], again: Reproduction) -> dict[str, Any]:
     plan = case.plan
     return {
         "case": case,
         "plan": plan,
-        "tables": markdown_tables,
-        "executed": executed_markdown,
+        **{each.__name__: each for each in TABLES},
+        "executed_table": executed_table,
+        "executed_paragraph": executed_paragraph,
+        "schedulers_table": schedulers_table,
+        "patterns": patterns,
         "formats": formats,
-        "words": words,
+        "phrases": phrases,
+        "has_colocated": phrases.has_colocated(plan),
         "figures": figures,
         "as_code": as_code,
         "changed": formats.listed(list(map(code, again.overrides))),
         "regenerate": regenerate_words(again),
         "percent": percent,
         "headline": formats.sentence(recommendation_text(plan)),
-        "verdict": words.verdict(plan),
+        "verdict": phrases.verdict_text(plan),
         "several_classes": len(plan.classes) > 1,
         "saturation": saturation_words(case),
         "worth": worth_words(case.price_ratios) if case.price_ratios else "",
@@ -68,11 +117,11 @@ def _context(case: Case, figures: Collection[str], again: Rerun) -> dict[str, An
         "claims_words": claims_words(case.claims),
         "missed": [claim for claim in case.claims if claim.holds is False],
         "failed": [variant for variant in case.comparisons if variant.plan is None],
-        "quality": words.quality(plan),
+        "quality": phrases.quality(plan),
     }
 
 
-def regenerate_words(again: Rerun) -> str:
+def regenerate_words(again: Reproduction) -> str:
     """The way to make the report again."""
     where = "in this folder"
     if again.data:
@@ -82,7 +131,7 @@ def regenerate_words(again: Rerun) -> str:
 
 def saturation_words(case: Case) -> str:
     """Meaning of saturation for a queue; nothing where nothing is saturated."""
-    if not words.saturated(case.plan):
+    if not phrases.saturated(case.plan):
         return ""
     return (
         f" at {formats.figure(case.plan.throughput_req_per_s)} req/s: a queue before a server that is never idle grows "
@@ -193,3 +242,131 @@ def claims_words(claims: tuple[ClaimResult, ...]) -> str:
         figures = "figure is an input" if inputs == 1 else "figures are inputs"
         text += f" {number(inputs)} {figures}, which the model cannot be said to reproduce."
     return text.strip()
+
+
+RATE = "req/s"
+
+
+def executed_table(found: Executed) -> Table:
+    """Every figure of every load by the paper's rule, as predicted, and as it came out."""
+    headings = ["of the highest rate", ">req/s", "figure", ">paper's rule", ">predicted", ">executed"]
+    headings += [">95 % interval", ">paper's rule off by", ">prediction off by", ">allowed", ""]
+    return Table.untitled(headings, _rows(found))
+
+
+def _rows(found: Executed) -> Iterator[list[str]]:
+    for at in found.loads:
+        start = [percent(at.load, 0), formats.figure(at.offered_req_per_s)]
+        for name, unit, figure in _figures(at):
+            yield [*start, name, *_cells(figure, unit)]
+            start = ["", ""]
+    yield ["kept full", "", "highest rate", *_cells(found.max_throughput_req_per_s, RATE)]
+
+
+def _figures(at: ExecutedLoad) -> Iterator[tuple[str, str, ExecutedFigure]]:
+    yield "TTFT mean", "s", at.ttft_mean_s
+    yield "TTFT P90", "s", at.ttft_p90_s
+    for name, figure in at.links_gbps.items():
+        yield f"{name}, mean", "Gbps", figure
+
+
+def _cells(figure: ExecutedFigure, unit: str) -> list[str]:
+    digits = 4 if unit == RATE else 3
+    low, high = (formats.figure(value, digits) for value in (figure.ci_low, figure.ci_high))
+    return [
+        _value(figure.by_paper, unit, digits),
+        _value(figure.predicted, unit, digits),
+        _value(figure.executed, unit, digits),
+        DASH if figure.ci_low is None else f"{low} to {high}",
+        formats.signed_percent(figure.error_of_paper),
+        formats.signed_percent(figure.error),
+        percent(figure.allowed, 0),
+        _judged(figure),
+    ]
+
+
+def _judged(figure: ExecutedFigure) -> str:
+    if not figure.decided:
+        return UNDECIDED
+    return {True: "holds", False: "**fails**", None: DASH}[figure.holds]
+
+
+def _value(value: float | None, unit: str, digits: int) -> str:
+    return DASH if value is None else f"{formats.figure(value, digits)} {unit}"
+
+
+def executed_paragraph(found: Executed) -> str:
+    """Paragraph on what was run, and how far both kinds of promise can be relied on."""
+    judged = [figure for figure in found.figures if figure.predicted is not None]
+    kept = sum(figure.holds is True for figure in judged)
+    text = (
+        f"Every row is a run of {number(found.n_requests)} requests in {found.n_replications} independent replications "
+        f"(seed {found.seed}). Predictions within what is allowed: {kept} of {len(judged)}."
+        f"{_undecided(found)}"
+    )
+    last = found.loads[-1]
+    mean, p90 = last.ttft_mean_s, last.ttft_p90_s
+    if mean.by_paper is None or p90.by_paper is None:
+        return text
+    longer = [formats.figure(figure.executed / figure.by_paper, 2) for figure in (mean, p90) if figure.by_paper]
+    promised = f"{formats.seconds(mean.by_paper)} in the mean and {formats.seconds(p90.by_paper)} at P90"
+    return (
+        f"{text} The paper's rule counts prefill and what layer-wise streaming cannot hide of the transfer, and nobody "
+        f"waits: it promises {promised}, at any load. At {percent(last.load, 0)} of the "
+        f"highest rate requests take {' and '.join(longer)} times as long."
+    )
+
+
+def _undecided(found: Executed) -> str:
+    """Predictions of which the runs are too short to tell; nothing without any."""
+    open_ = [figure for figure in found.figures if not figure.decided]
+    if not open_:
+        return ""
+    are = "is" if len(open_) == 1 else "are"
+    enough = longer_run([figure.enough_requests(found.n_requests) for figure in open_])
+    return f" {len(open_)} {are} undecided, as only a part of the interval is within what is allowed: {enough}."
+
+
+def schedulers_table(case: Case) -> Table:
+    """Every pattern with every kind of scheduling; nothing where they were not compared."""
+    found = None if case.executed is None else case.executed.schedulers
+    runs = () if found is None else found.runs
+    headings = ["pattern", "scheduler", ">TTFT mean", ">95 % interval", ">P90", ">P99", ">req/s", ">dropped"]
+    headings += [">converted", ">threshold, tokens"]
+    return Table.untitled(headings, (_scheduled(run, run.pattern != before) for before, run in _with_before(runs)))
+
+
+def _with_before(runs: tuple[ScheduledRun, ...]) -> Iterator[tuple[str, ScheduledRun]]:
+    """Every run with the pattern of the one before it."""
+    before = ""
+    for run in runs:
+        yield before, run
+        before = run.pattern
+
+
+def _scheduled(run: ScheduledRun, is_first: bool) -> list[str]:
+    sure = run.intervals.get("ttft_mean_s")
+    low, high = run.threshold_low_tokens, run.threshold_high_tokens
+    span = DASH if low is None else number(low) if low == high else f"{number(low)} to {number(high)}"
+    return [
+        run.pattern if is_first else "",
+        run.scheduler,
+        formats.seconds(run.ttft_mean_s),
+        DASH if sure is None else f"{formats.figure(sure.low)} to {formats.figure(sure.high)}",
+        formats.seconds(run.ttft_p90_s),
+        formats.seconds(run.ttft_p99_s),
+        formats.figure(run.throughput_req_per_s),
+        f"{run.n_dropped:,}" if run.n_dropped else DASH,
+        f"{run.n_conversions:,}" if run.n_conversions else DASH,
+        span,
+    ]
+
+
+def patterns(case: Case) -> list[str]:
+    """Description of every pattern, and what was left out, a line each."""
+    found = None if case.executed is None else case.executed.schedulers
+    if found is None:
+        return []
+    return [f"*{pattern.name}*: {pattern.text}" for pattern in found.patterns] + list(
+        map(formats.sentence, found.notes)
+    )

@@ -1,22 +1,18 @@
-"""The tables of a report in Markdown."""
+"""The tables that only a report has."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
-from planner.report import formats, words
-from planner.report.decision import answers, fleet_to_buy
-from planner.report.schedule_tables import schedule_table
-from planner.report.study_tables import front_table, sensitivity_table
+from planner.report import formats, phrases
+from planner.report.decision import decision_rows, fleet_to_buy
 from planner.report.table import Table
 from planner.report.tables import (
+    answer_rows,
     bill_table,
     fleet_cells,
-    headline,
     latency_cells,
-    link_table,
-    period_table,
-    setup_table,
 )
-from planner.results import BreakEvenResult, Case, ClaimResult, Fleet, Front, Plan, PriceRatios, Sensitivity
+from planner.results import BreakEvenResult, Case, ClaimResult, Fleet, Plan, PriceRatios
 from planner.units import DASH, number, percent, usd
 
 N_RATIOS = 7
@@ -25,27 +21,22 @@ N_BASELINES = 3
 """Baselines that variants are compared with."""
 
 
-def table(headings: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table that only a report has."""
-    return Table.of("", headings, rows).markdown()
-
-
 ALSO = ("instances", "prefill:decode", "TTFT")
 """Of the whole answer, what the first page has beside what a person who decides asks first."""
 
 
-def answer(plan: Plan) -> str:
+def answer_table(plan: Plan) -> Table:
     """The decision, one line each, and what the bill rests on; the verdict in full stands below it."""
     whose = "" if fleet_to_buy(plan) is plan else ", as stated"
-    more = [(f"{label}{whose}", text) for label, text in headline(plan) if label in ALSO]
-    band = words.cost_band(plan).removeprefix(". ")
+    more = [(f"{label}{whose}", text) for label, text in answer_rows(plan) if label in ALSO]
+    band = phrases.cost_band_text(plan).removeprefix(". ")
     rests = [("cost band", band)] if band else []
-    return table(["", ""], [(f"**{label}**", text) for label, text in (*answers(plan), *rests, *more)])
+    return Table.untitled(["", ""], [(f"**{label}**", text) for label, text in (*decision_rows(plan), *rests, *more)])
 
 
-def pools(plan: Plan) -> str:
+def pools_table(plan: Plan) -> Table:
     """Every pool at the operating point."""
-    return table(
+    return Table.untitled(
         [
             "pool",
             "site",
@@ -62,7 +53,7 @@ def pools(plan: Plan) -> str:
                 pool.name,
                 pool.site,
                 pool.hardware,
-                words.pool_kind(pool),
+                phrases.pool_kind(pool),
                 str(pool.n_instances),
                 str(pool.n_accelerators),
                 formats.figure(pool.offered_req_per_s),
@@ -74,22 +65,7 @@ def pools(plan: Plan) -> str:
     )
 
 
-def setups(plan: Plan) -> str:
-    """Settings of the instances of every pool, and where their times come from."""
-    return setup_table(plan).markdown()
-
-
-def periods(plan: Plan) -> str:
-    """Every period of the day."""
-    return period_table(plan).markdown()
-
-
-def schedule(plan: Plan) -> str:
-    """Instances by pool and period, where pools are rented by the period."""
-    return schedule_table(plan).markdown()
-
-
-def hours(case: Case) -> str:
+def day_table(case: Case) -> Table:
     """The planned fleet hour by hour."""
     headings = [
         "hour",
@@ -101,13 +77,13 @@ def hours(case: Case) -> str:
         ">USD per M input",
         ">per M output",
     ]
-    return table(
+    return Table.untitled(
         headings,
         (
             (
                 f"{i:02}",
                 formats.figure(hour.demand_req_per_s),
-                words.busiest(hour.utilization),
+                phrases.busiest_unit(hour.utilization),
                 formats.seconds(hour.ttft_mean_s),
                 formats.seconds(hour.ttft_p90_s),
                 usd(hour.usd_per_hour),
@@ -119,41 +95,24 @@ def hours(case: Case) -> str:
     )
 
 
-def front(found: Front) -> str:
-    """Cost against what it buys, cheapest first."""
-    return front_table(found).markdown()
-
-
-def sensitivity(found: Sensitivity) -> str:
-    """The plan with every input off that makes a difference, what matters most first."""
-    return sensitivity_table(found, (item for item in found.inputs if item.matters)).markdown()
-
-
-def links(plan: Plan) -> str:
-    """Every link at the operating point."""
-    return link_table(plan).markdown()
-
-
-def bill(plan: Plan) -> str:
+def known_bill_table(plan: Plan) -> Table:
     """The cost per hour, item by item; nothing where no price is known."""
     found = bill_table(plan)
-    return found.markdown() if any(cells[-1] != DASH for cells in found.rows) else ""
+    return found if any(cells[-1] != DASH for cells in found.rows) else replace(found, rows=())
 
 
-def latency(plan: Plan) -> str:
+def latencies_table(plan: Plan) -> Table:
     """Time to first token and per output token, by class where there are several."""
     headings = ["", ">TTFT mean", ">P50", ">P90", ">P99", ">without waiting: mean", ">P90", ">per output token"]
     rows = [("all requests", plan.latency)]
     if len(plan.classes) > 1:
         rows += [(c.name, c.latency) for c in plan.classes]
-    return table(headings, ((name, *latency_cells(figures)) for name, figures in rows))
+    return Table.untitled(headings, ((name, *latency_cells(figures)) for name, figures in rows))
 
 
-def classes(plan: Plan) -> str:
+def classes_table(plan: Plan) -> Table:
     """Every class with its share and threshold; nothing for a single one."""
-    if len(plan.classes) < 2:
-        return ""
-    return table(
+    return Table.untitled(
         ["class", "model", ">share", ">threshold, tokens", ">mean prompt", ">of it cached", ">mean output"],
         (
             (
@@ -166,13 +125,14 @@ def classes(plan: Plan) -> str:
                 number(c.mean_output_tokens),
             )
             for c in plan.classes
+            if len(plan.classes) > 1
         ),
     )
 
 
-def baselines(plan: Plan) -> str:
+def baselines_table(plan: Plan) -> Table:
     """The plan beside other fleets."""
-    _, percentile, ttft = words.compared_ttft(plan)
+    _, percentile, ttft = phrases.compared_ttft(plan)
     headings = [
         "fleet",
         "instances",
@@ -184,12 +144,14 @@ def baselines(plan: Plan) -> str:
         f">TTFT {percentile}",
     ]
     rows: list[tuple[str, Fleet, str]] = [("**plan**", plan, "")]
-    rows += [(f"**{b.name}**: {words.other_fleet(b)}", b, formats.times(b.ratio)) for b in plan.baselines]
+    rows += [(f"**{b.name}**: {phrases.other_fleet(b)}", b, formats.times(b.ratio)) for b in plan.baselines]
     each = zip(rows, ttft, strict=True)
-    return table(headings, ((name, *fleet_cells(f, ratio), *map(formats.seconds, t)) for (name, f, ratio), t in each))
+    return Table.untitled(
+        headings, ((name, *fleet_cells(f, ratio), *map(formats.seconds, t)) for (name, f, ratio), t in each)
+    )
 
 
-def price_ratios(prices: PriceRatios) -> str:
+def price_ratios_table(prices: PriceRatios) -> Table:
     """Table of what the same money buys, for a handful of price ratios."""
     every = max(1, (len(prices.ratios) - 1) // (N_RATIOS - 1)) if len(prices.ratios) > 1 else 1
     shown = [
@@ -207,51 +169,49 @@ def price_ratios(prices: PriceRatios) -> str:
         ]
         for i in shown
     ]
-    return table(headings, rows)
+    return Table.untitled(headings, rows)
 
 
-def break_even(results: Sequence[BreakEvenResult]) -> str:
+def break_even_table(results: Sequence[BreakEvenResult]) -> Table:
     """Where the decision turns along every uncertain input."""
-    return table(
+    return Table.untitled(
         ["input", ">stated", ">looked at", "decision", "turns"],
         (
             (
                 item.title,
                 number(item.stated),
                 f"{number(item.low)} to {number(item.high)}",
-                words.decision(item.decides, item.decision) if item.is_found else DASH,
-                words.turns(item),
+                phrases.decision(item.decides, item.decision) if item.is_found else DASH,
+                phrases.turns(item),
             )
             for item in results
         ),
     )
 
 
-def rules(case: Case) -> str:
+def rules_table(case: Case) -> Table:
     """The plan under both capacity rules; nothing where the other one has none."""
-    if case.other_rule is None:
-        return ""
-    both = sorted((case.plan, case.other_rule), key=lambda plan: plan.capacity_rule, reverse=True)
-    return table(
+    both = () if case.other_rule is None else (case.plan, case.other_rule)
+    return Table.untitled(
         ["capacity from", "instances", ">threshold", ">offloaded", ">capacity, req/s", ">USD per M input"],
         (
             (
-                f"{words.rule(plan.capacity_rule)} (`{plan.capacity_rule}`)"
+                f"{phrases.rule(plan.capacity_rule)} (`{plan.capacity_rule}`)"
                 + (", this plan" if plan is case.plan else ""),
-                words.sizes(plan),
+                phrases.sizes(plan),
                 number(plan.threshold_tokens),
                 percent(plan.offload_fraction),
                 formats.figure(plan.max_throughput_req_per_s, 4),
                 formats.figure(plan.cost.usd_per_million_input_tokens),
             )
-            for plan in both
+            for plan in sorted(both, key=lambda plan: plan.capacity_rule, reverse=True)
         ),
     )
 
 
-def claims(results: Sequence[ClaimResult]) -> str:
+def claims_table(results: Sequence[ClaimResult]) -> Table:
     """Published figures beside the model's."""
-    return table(
+    return Table.untitled(
         ["figure", ">published", ">this model", ">difference", ">allowed", "input or result"],
         (
             (
@@ -275,10 +235,8 @@ def _claim_kind(claim: ClaimResult) -> str:
     return {True: "result, holds", False: "**result, differs**", None: "result"}[claim.holds]
 
 
-def comparisons(case: Case) -> str:
+def comparisons_table(case: Case) -> Table:
     """The plan beside variants of the scenario."""
-    if not case.comparisons:
-        return ""
     variants = [variant.plan for variant in case.comparisons if variant.plan is not None]
     shared = {baseline.name for plan in variants for baseline in plan.baselines}
     against = [name for name in (b.name for b in case.plan.baselines) if name in shared][:N_BASELINES]
@@ -291,7 +249,7 @@ def comparisons(case: Case) -> str:
         ("**this plan**", case.plan),
         *((variant.title or variant.name, variant.plan) for variant in case.comparisons),
     ]
-    return table(headings, ([name, *_variant_cells(plan, against, loaded)] for name, plan in rows))
+    return Table.untitled(headings, ([name, *_variant_cells(plan, against, loaded)] for name, plan in rows))
 
 
 def _variant_cells(plan: Plan | None, against: Sequence[str], loaded: bool) -> list[str]:
@@ -305,22 +263,22 @@ def _variant_cells(plan: Plan | None, against: Sequence[str], loaded: bool) -> l
     ratios = {baseline.name: baseline.ratio for baseline in plan.baselines}
     return [
         plan.capacity_rule,
-        words.sizes(plan),
+        phrases.sizes(plan),
         formats.figure(plan.max_throughput_req_per_s),
         number(plan.threshold_tokens),
         percent(plan.offload_fraction),
-        formats.figure(words.egress_gbps(plan)),
+        formats.figure(phrases.egress_gbps(plan)),
         usd(plan.cost.usd_per_hour),
         *(under_load if loaded else ()),
         *(formats.times(ratios.get(name)) for name in against),
     ]
 
 
-def requests(case: Case) -> str:
+def requests_table(case: Case) -> Table:
     """The workload in figures."""
     profile = case.requests
-    quantiles = ", ".join(f"{name} {number(tokens)}" for name, tokens in words.quantiles(profile))
-    return table(
+    quantiles = ", ".join(f"{name} {number(tokens)}" for name, tokens in phrases.length_quantiles(profile))
+    return Table.untitled(
         ["per request", ">tokens"],
         [
             ("prompt, mean", number(profile.mean_total_tokens)),
@@ -332,18 +290,18 @@ def requests(case: Case) -> str:
     )
 
 
-def service(case: Case) -> str:
+def service_table(case: Case) -> Table:
     """Prefill seconds and KV throughput of every pool at lengths that occur."""
     headings = ["uncached length", ">tokens"]
     for curve in case.curves:
         headings += [f">{curve.pool}: prefill s", f">{curve.pool}: KV Gbps"]
     rows = []
-    for name, tokens in words.quantiles(case.requests) if case.curves else ():
+    for name, tokens in phrases.length_quantiles(case.requests) if case.curves else ():
         cells = [name, number(tokens)]
         for curve in case.curves:
             cells += [
-                formats.figure(formats.between(tokens, curve.tokens, curve.prefill_s)),
-                formats.figure(formats.between(tokens, curve.tokens, curve.kv_gbps)),
+                formats.figure(formats.interpolated(tokens, curve.tokens, curve.prefill_s)),
+                formats.figure(formats.interpolated(tokens, curve.tokens, curve.kv_gbps)),
             ]
         rows.append(cells)
-    return table(headings, rows)
+    return Table.untitled(headings, rows)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rerun:
+class Reproduction:
     """Inputs of a report beside its scenario."""
 
     overrides: tuple[str, ...] = ()
@@ -20,7 +20,7 @@ class Rerun:
     def command(self, scenario: str = "scenario.toml", out: str = ".") -> str:
         """The command for a shell, by default one in the report's folder.
 
-        >>> Rerun(('slo = {ttft_s = 6}',), 5.0).command()
+        >>> Reproduction(('slo = {ttft_s = 6}',), 5.0).command()
         "planner report scenario.toml --out . --set 'slo = {ttft_s = 6}' --time-limit 5"
         """
         options = [part for override in self.overrides for part in ("--set", override)]

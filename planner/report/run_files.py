@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.errors import InputError, Problem, UsageError
+from planner.errors import InputError, InputProblem, UsageError
 from planner.files import check_writable, whole_file, write_text
 from planner.results import RunRecords
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, MICRO
@@ -37,7 +37,7 @@ def check_record_file(path: Path) -> None:
         except ImportError:
             what = "needs pyarrow, which is not installed"
             allowed = "a .csv file, or: pip install 'prefill-planner[parquet]'"
-            raise InputError(Problem(str(path), "", what, allowed)) from None
+            raise InputError(InputProblem(str(path), "", what, allowed)) from None
 
 
 def write_records(records: RunRecords, path: Path) -> None:

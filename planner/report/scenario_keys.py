@@ -83,7 +83,7 @@ def anchor(heading: str) -> str:
 
 
 @dataclass
-class Table:
+class SchemaTable:
     """A record of the schema, and every place of a scenario where it is written."""
 
     name: str
@@ -130,18 +130,18 @@ def _examples() -> dict[str, dict[str, Any]]:
     return tomllib.loads(text)
 
 
-def _tables(schema: Node) -> dict[str, Table]:
+def _tables(schema: Node) -> dict[str, SchemaTable]:
     """Every record by its name in the schema, in the order in which a scenario comes to it."""
-    found = {ROOT: Table(ROOT, schema, [""])}
+    found = {ROOT: SchemaTable(ROOT, schema, [""])}
     _descend(schema, found[ROOT], found)
     return found
 
 
-def _descend(schema: Node, table: Table, found: dict[str, Table]) -> None:
+def _descend(schema: Node, table: SchemaTable, found: dict[str, SchemaTable]) -> None:
     for key, node in table.node.get("properties", {}).items():
         for name, path in _inner(node, f"{table.paths[0]}.{key}".lstrip(".")):
             is_new = name not in found
-            inner = found.setdefault(name, Table(name, schema["$defs"][name]))
+            inner = found.setdefault(name, SchemaTable(name, schema["$defs"][name]))
             if path not in inner.paths:
                 inner.paths.append(path)
             if is_new:
@@ -167,7 +167,7 @@ def _plain(name: str) -> str:
     return name.rsplit("__", 1)[-1]
 
 
-def _summary(table: Table) -> str:
+def _summary(table: SchemaTable) -> str:
     return _prose(table.node).partition(".")[0].partition(";")[0].partition(":")[0]
 
 
@@ -175,7 +175,7 @@ def _prose(node: Node) -> str:
     return re.sub(r"\s+", " ", node.get("description", "")).strip()
 
 
-def _section(table: Table, tables: Mapping[str, Table], examples: Mapping[str, Any]) -> str:
+def _section(table: SchemaTable, tables: Mapping[str, SchemaTable], examples: Mapping[str, Any]) -> str:
     also = ", ".join(f"`{path}`" for path in table.paths[1:])
     rows = [_row(table, key, node, tables, examples) for key, node in table.node.get("properties", {}).items()]
     head = [f"## {table.heading}", "", _prose(table.node), *([f"Also at {also}."] if also else []), ""]
@@ -183,9 +183,11 @@ def _section(table: Table, tables: Mapping[str, Table], examples: Mapping[str, A
     return "\n".join((*head, *columns, *rows, ""))
 
 
-def _row(table: Table, key: str, node: Node, tables: Mapping[str, Table], examples: Mapping[str, Any]) -> str:
+def _row(
+    table: SchemaTable, key: str, node: Node, tables: Mapping[str, SchemaTable], examples: Mapping[str, Any]
+) -> str:
     required = key in table.node.get("required", ())
-    takes = " or ".join(dict.fromkeys(_taken(node, key, tables)))
+    takes = " or ".join(dict.fromkeys(_allowed_values(node, key, tables)))
     default = "required" if required else _default(node.get("default"))
     example = f"`{key} = {toml(examples[key])}`" if key in examples else _written_below(node, table, key)
     meaning = _prose(node) or "Which of the kinds it is."
@@ -193,34 +195,35 @@ def _row(table: Table, key: str, node: Node, tables: Mapping[str, Table], exampl
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _written_below(node: Node, table: Table, key: str) -> str:
+def _written_below(node: Node, table: SchemaTable, key: str) -> str:
     """Spelling of a key that is a table of its own."""
     for _, path in _inner(node, f"{table.paths[0]}.{key}".lstrip(".")):
         return f"`[[{path.removesuffix('[]')}]]`" if path.endswith("[]") else f"`[{path.replace('[]', '')}]`"
     return DASH
 
 
-def _taken(node: Node, key: str, tables: Mapping[str, Table]) -> Iterator[str]:
+def _allowed_values(node: Node, key: str, tables: Mapping[str, SchemaTable]) -> Iterator[str]:
     """Values that a key takes, each of several choices by itself."""
     if "$ref" in node:
         table = tables[node["$ref"].rsplit("/", 1)[1]]
         yield f"[{table.kind or 'table'}](#{table.anchor})"
     elif choices := (*node.get("anyOf", ()), *node.get("oneOf", ())):
         for choice in choices:
-            yield from _taken(choice, key, tables)
+            yield from _allowed_values(choice, key, tables)
     elif "const" in node or "enum" in node:
         yield from (f"`{toml(value)}`" for value in node.get("enum", [node.get("const")]))
     elif node.get("type") == "array":
-        yield f"list of {' or '.join(_taken(node.get('items', {}), key, tables))}{_span(node, 'minItems', 'maxItems')}"
+        items = " or ".join(_allowed_values(node.get("items", {}), key, tables))
+        yield f"list of {items}{_span(node, 'minItems', 'maxItems')}"
     elif node.get("type") == "object":
         yield from _table_taken(node, key, tables)
     elif node.get("type") != "null":
         yield _value(node, key)
 
 
-def _table_taken(node: Node, key: str, tables: Mapping[str, Table]) -> Iterator[str]:
+def _table_taken(node: Node, key: str, tables: Mapping[str, SchemaTable]) -> Iterator[str]:
     values = [node.get("additionalProperties"), *node.get("patternProperties", {}).values()]
-    texts = [text for value in values if isinstance(value, Mapping) for text in _taken(value, key, tables)]
+    texts = [text for value in values if isinstance(value, Mapping) for text in _allowed_values(value, key, tables)]
     yield "a table by name of " + " or ".join(texts) if texts else "a table of keys with their values"
 
 

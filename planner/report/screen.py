@@ -4,14 +4,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from planner.notes import code_of
-from planner.report import bottleneck_text, formats, words
+from planner.report import bottleneck_text, formats, phrases
 from planner.report.decision import (
-    answers,
     comparable_fleets,
+    decision_rows,
     doubtful_lengths,
     fleet_to_buy,
     monthly,
-    promise,
+    promise_text,
     rank,
     recommendation_text,
     shortened,
@@ -62,7 +62,7 @@ def plan_screen(plan: Plan, columns: int, count: "Callable[[Iterable[RenderableT
     """
     left = _most_lines(columns)
     parts = [
-        labelled(f"{plan.scenario}: {recommendation_text(plan)}", answers(plan, shortened)),
+        labelled(f"{plan.scenario}: {recommendation_text(plan)}", decision_rows(plan, shortened)),
         min(
             (compact(fleet_table(plan, without)) for without in NARROWER),
             key=lambda table: count([table] if table else []),
@@ -133,14 +133,14 @@ def fleet_table(plan: Plan, without: Collection[str] = ()) -> Table:
     more = len(rows) - ROWS
     if more > 1:
         rows = [*rows[: ROWS - 1], (f"{more + 1} more", *[""] * (len(headings) - 1))]
-    apart = {"traffic": words.traffic_usd_per_hour(plan), "total": plan.cost.usd_per_hour}
+    apart = {"traffic": phrases.traffic_charges_usd_per_hour(plan), "total": plan.cost.usd_per_hour}
     if plan.cost.electricity_usd_per_hour:
         apart = {"electricity": plan.cost.electricity_usd_per_hour, **apart}
     within = {"electricity": "of it"}
     rows += [(what, within.get(what, ""), *[""] * 4, usd(value), "") for what, value in apart.items() if value]
     unstated = {"layout"} if all(pool.layout is None for pool in plan.pools) else set()
     kept = [i for i, heading in enumerate(headings) if heading not in {*without, *unstated}]
-    caption = f"{words.cost_band(plan).removeprefix('. ')}." if plan.cost_band else ""
+    caption = f"{phrases.cost_band_text(plan).removeprefix('. ')}." if plan.cost_band else ""
     return Table.of("", [headings[i] for i in kept], ([row[i] for i in kept] for row in rows), caption)
 
 
@@ -150,8 +150,8 @@ def _pool_row(pool: PoolPlan) -> tuple[str, ...]:
         pool.name,
         pool.site,
         f"{n} x {pool.n_accelerators // n} {pool.hardware}",
-        words.how_run(pool) or DASH,
-        words.pool_kind(pool).replace(" prompts", ""),
+        phrases.how_run(pool) or DASH,
+        phrases.pool_kind(pool).replace(" prompts", ""),
         percent(pool.utilization),
         usd(bill),
         usd(None if bill is None else bill / n),
@@ -162,7 +162,7 @@ def _link_row(link: LinkPlan) -> tuple[str, ...]:
     bill = link.usd_per_hour
     each = None if bill is None or not link.n_ports else bill / link.n_ports
     where = f"{link.from_site} to {link.to_site}"
-    return link.name, where, words.ports(link), DASH, "link", percent(link.utilization), usd(bill), usd(each)
+    return link.name, where, phrases.ports(link), DASH, "link", percent(link.utilization), usd(bill), usd(each)
 
 
 def latency_table(plan: Plan) -> Table:
@@ -200,7 +200,7 @@ def alternatives_table(plan: Plan, n: int) -> Table:
     others = sorted(comparable_fleets(plan), key=lambda other: (bool(other.beyond_stock), rank(plan, other)))
     rows = (
         (
-            words.other_fleet(other),
+            phrases.other_fleet(other),
             formats.figure(other.most_req_per_s),
             usd(other.cost.usd_per_hour),
             formats.times(other.ratio),
@@ -214,7 +214,7 @@ def other_fleets_table(plan: Plan) -> Table:
     """Every other fleet: its accelerators and layouts, what it serves and costs, and its TPOT."""
     rows = (
         (
-            words.other_fleet(other),
+            phrases.other_fleet(other),
             _instances(other),
             formats.figure(other.most_req_per_s),
             usd(other.cost.usd_per_hour),
@@ -235,25 +235,25 @@ def _instances(fleet: Fleet) -> str:
 def _runs(pool: PoolPlan) -> str:
     """Instances of a pool with their accelerators, layout and role."""
     n = pool.n_instances
-    how = f" {how}" if (how := words.how_run(pool)) else ""
-    return f"{n} x {pool.n_accelerators // n} {pool.hardware}{how} ({words.pool_kind(pool).replace(' prompts', '')})"
+    how = f" {how}" if (how := phrases.how_run(pool)) else ""
+    return f"{n} x {pool.n_accelerators // n} {pool.hardware}{how} ({phrases.pool_kind(pool).replace(' prompts', '')})"
 
 
 def growth_table(plan: Plan, grown: Plan, fraction: float) -> Table:
     """The plan beside that of a grown demand, and what it costs more; with how instances run, where that differs."""
-    now_run, then_run = ([(pool.name, words.how_run(pool)) for pool in one.pools] for one in (plan, grown))
+    now_run, then_run = ([(pool.name, phrases.how_run(pool)) for pool in one.pools] for one in (plan, grown))
 
     def row(name: str, one: Plan) -> tuple[str, ...]:
         bill = one.cost.usd_per_hour
         now = plan.cost.usd_per_hour
         more = DASH if bill is None or not now else formats.signed_percent(bill / now - 1)
         rate = formats.figure(one.throughput_req_per_s)
-        sizes = words.named_sizes(one) if now_run == then_run else _instances(one)
+        sizes = phrases.named_sizes(one) if now_run == then_run else _instances(one)
         return name, rate, sizes, usd(bill), monthly(bill), more
 
     rows = [row("now", plan), row(f"{formats.signed_percent(fraction)}", grown)]
     headings = ("demand", ">req/s", "instances", ">USD/h", ">USD a month", ">more")
-    return Table.of("", headings, rows, f"promise then: {promise(grown, grown)}")
+    return Table.of("", headings, rows, f"promise then: {promise_text(grown, grown)}")
 
 
 def _binding(plan: Plan) -> list[str]:

@@ -1,16 +1,14 @@
 """A map of sizes as a folder of Markdown and a figure."""
 
-import re
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 
 from planner.report.chart_size_map import gain_text, size_map_chart
 from planner.report.figures import Chart
 from planner.report.folder import REPORT, check_folder, with_inputs, write_folder
-from planner.report.markdown_tables import table
-from planner.report.record_text import escaped_record, plain_record
-from planner.report.words import layout
+from planner.report.markdown_template import escaped_record, plain_record, rendered
+from planner.report.phrases import layout
+from planner.report.table import Table
 from planner.results import Plan, SizeMap, SizeMapCell
 from planner.units import DASH, MILLI, number, usd
 
@@ -35,23 +33,19 @@ def size_map_charts(found: SizeMap) -> dict[str, Chart]:
 
 def size_map_markdown(found: SizeMap) -> str:
     """The report, which refers to `figures/gain.png`; Markdown that ends in one newline, the same for the same map."""
-    from jinja2 import Environment, StrictUndefined
-
     found = escaped_record(found)
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
-    template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
     kinds = dict.fromkeys((cell.model, cell.hardware) for cell in found.cells)
-    text = environment.from_string(template).render(
+    return rendered(
+        TEMPLATE,
         map=found,
         percentile=number(found.percentile),
         prices=", ".join(f"{name} {usd(value)}" for name, value in found.usd_per_accelerator_hour.items()),
         counts=_counts(found),
         parts=[(f"{m} on {h}", _cells(found, m, h)) for m, h in kinds],
     )
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def _counts(found: SizeMap) -> str:
+def _counts(found: SizeMap) -> Table:
     """Table of how often which way is the better one, by model and accelerator."""
     rows = []
     for model, hardware in dict.fromkeys((cell.model, cell.hardware) for cell in found.cells):
@@ -73,14 +67,14 @@ def _counts(found: SizeMap) -> str:
             ]
         )
     compared = [">apart cheaper", ">together cheaper", ">same cost", ">not shown"]
-    return table(["model", "accelerator", *compared, ">only apart", ">only together", ">neither"], rows)
+    return Table.untitled(["model", "accelerator", *compared, ">only apart", ">only together", ">neither"], rows)
 
 
-def _cells(found: SizeMap, model: str, hardware: str) -> str:
+def _cells(found: SizeMap, model: str, hardware: str) -> Table:
     """Every demand of a model on an accelerator."""
     headings = ["traffic", ">prompt", ">TPOT limit", ">TTFT limit", "together", ">USD/h", "apart", ">USD/h", ">gain"]
     rows = (list(_row(c)) for c in found.cells if (c.model, c.hardware) == (model, hardware))
-    return table(headings, rows)
+    return Table.untitled(headings, rows)
 
 
 def _row(cell: SizeMapCell) -> Iterator[str]:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from planner.report import formats
 from planner.report.decision import monthly
 from planner.report.formats import figure
+from planner.report.phrases import how_run, layout
 from planner.report.screen import with_notes
 from planner.report.table import Table
 from planner.report.terminal import compact, frame, printed, remarks
-from planner.report.words import how_run, layout
 from planner.results import DecodeStepRun, PoolPlan, Size, SloRun
 from planner.units import DASH, MILLI, number, percent, usd
 

@@ -25,7 +25,7 @@ def front_table(front: Front) -> Table:
     pools = list(front.points[0].n_instances) if front.points else []
     headings = (">USD/h", f">{value_heading(front)}", "instances", ">threshold")
     rows = (
-        (usd(p.usd_per_hour), formats.figure(p.value, 4), sizes(p.n_instances), number(p.threshold_tokens))
+        (usd(p.usd_per_hour), formats.figure(p.value, 4), sizes_text(p.n_instances), number(p.threshold_tokens))
         for p in front.points
     )
     text = f"instances: {' / '.join(pools)}; threshold in uncached tokens; nothing cheaper does as well"
@@ -39,7 +39,7 @@ def value_heading(front: Front) -> str:
     return f"{front.against} [req/s]"
 
 
-def sizes(n_instances: Mapping[str, int] | None) -> str:
+def sizes_text(n_instances: Mapping[str, int] | None) -> str:
     """Instances by pool; a dash where there is no plan."""
     return DASH if n_instances is None else " / ".join(str(n) for n in n_instances.values())
 
@@ -54,7 +54,7 @@ def sensitivity_tables(found: Sensitivity) -> list["RenderableType"]:
 def sensitivity_table(found: Sensitivity, inputs: Iterable[InputSensitivity]) -> Table:
     """The plan with these inputs off, a row for each change."""
     stated = f"{formats.objective(found.stated, found.unit)} {found.unit}"
-    title = f"sensitivity: {sizes(found.n_instances)} at {stated} as stated"
+    title = f"sensitivity: {sizes_text(found.n_instances)} at {stated} as stated"
     headings = ("input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned")
     pools = " / ".join(found.n_instances)
     text = "share of the demand that the stated plan serves then, as it is (kept) or with new thresholds (retuned)"
@@ -68,18 +68,18 @@ def _variation_rows(item: InputSensitivity, unit: str) -> Iterator[tuple[str, ..
         yield (
             item.title if i == 0 else "",
             variation.label,
-            "=" if variation.n_instances and not variation.changes_fleet else sizes(variation.n_instances),
+            "=" if variation.n_instances and not variation.changes_fleet else sizes_text(variation.n_instances),
             formats.objective(variation.objective, unit),
             formats.signed_percent(variation.objective_change),
-            served(variation.kept_fraction),
-            served(variation.retuned_fraction),
+            served_share(variation.kept_fraction),
+            served_share(variation.retuned_fraction),
         )
 
 
-def served(fraction: float | None) -> str:
+def served_share(fraction: float | None) -> str:
     """Share of the demand that is served; a dash where that is unknown.
 
-    >>> served(1.0), served(0.9342), served(None)
+    >>> served_share(1.0), served_share(0.9342), served_share(None)
     ('all', '93.4 %', '–')
     """
     return "all" if fraction is not None and fraction >= SERVED else percent(fraction)

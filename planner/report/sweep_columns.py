@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from planner.report import formats, words
+from planner.report import formats, phrases
 from planner.report.table import MARK
 from planner.results import ClassPlan, Latency, Plan, PlanSweep
 from planner.units import DASH, number, usd
@@ -36,7 +36,7 @@ def csv_columns(found: PlanSweep) -> list[Column]:
         Column("verdict_decided", lambda plan: str(plan.verdict.decided).lower()),
         *(_field("", name, lambda plan: plan) for name in (*RATES, "offload_fraction")),
         *_thresholds(plans),
-        *(Column(f"n_{name}", _instances(name)) for name in pool_names(plans)),
+        *(Column(f"n_{name}", _instances(name)) for name in swept_pools(plans)),
         *(
             _field(f"{name}_", field, _link(name))
             for name in _links(plans)
@@ -54,8 +54,8 @@ def table_columns(found: PlanSweep) -> list[Column]:
     return [
         Column(f"{MARK}req/s\nat most", lambda plan: number(plan.most_req_per_s)),
         Column(f"{MARK}USD/h", lambda plan: usd(plan.cost.usd_per_hour)),
-        *([Column("worth\nit", words.worth_it)] if _links(plans) else []),
-        *(Column(MARK + _in_lines(name), _shown(_instances(name))) for name in pool_names(plans)),
+        *([Column("worth\nit", phrases.worth_it)] if _links(plans) else []),
+        *(Column(MARK + _in_lines(name), _shown(_instances(name))) for name in swept_pools(plans)),
         *(Column(f"{MARK}{_in_lines(name)}\nGbps", _rented(name)) for name in _links(plans)),
         *_shown_thresholds(plans),
         *_shown_latencies(plans),
@@ -66,7 +66,7 @@ def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def pool_names(plans: list[Plan]) -> list[str]:
+def swept_pools(plans: list[Plan]) -> list[str]:
     """Pools of any of the plans."""
     return _union([pool.name for pool in plan.pools] for plan in plans)
 
@@ -201,9 +201,9 @@ def _divides_nothing(plan: Plan, one: ClassPlan) -> str:
     has_threshold = one.threshold_tokens is not None or plan.threshold_tokens is not None
     if not has_threshold and not any(t is not None for (_, name, _), t in _by_place(plan).items() if name == one.name):
         return ""
-    if plan.offload_fraction < words.EPSILON:
+    if plan.offload_fraction < phrases.EPSILON:
         return "none leaves" if plan.links else "none is long"
-    if plan.offload_fraction > 1 - words.EPSILON:
+    if plan.offload_fraction > 1 - phrases.EPSILON:
         return "all leave" if plan.links else "all are long"
     return ""
 

@@ -24,6 +24,11 @@ class Table:
         """A table of these rows."""
         return cls(title, tuple(headings), tuple(map(tuple, rows)), caption)
 
+    @classmethod
+    def untitled(cls, headings: Sequence[str], rows: Iterable[Iterable[str]]) -> Self:
+        """A table of these rows for a report, which has its own headings."""
+        return cls.of("", headings, rows)
+
     def markdown(self) -> str:
         """The table in Markdown, without title and caption; nothing without rows.
 

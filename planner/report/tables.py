@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from planner.report import bottleneck_text, formats, words
+from planner.report import bottleneck_text, formats, phrases
 from planner.report.certified_tables import certified_tables
 from planner.report.decision import monthly
 from planner.report.schedule_tables import schedule_table
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 SECTIONS: dict[str, Callable[[Plan], "Iterable[RenderableType | None]"]] = {
-    "answer": lambda plan: [frame(plan.scenario, headline(plan))],
+    "answer": lambda plan: [frame(plan.scenario, answer_rows(plan))],
     "pools": lambda plan: [_pools(plan)],
     "instances": lambda plan: [printed(setup_table(plan))],
     "links": lambda plan: [printed(link_table(plan))],
@@ -26,7 +26,7 @@ SECTIONS: dict[str, Callable[[Plan], "Iterable[RenderableType | None]"]] = {
     "cost": lambda plan: [printed(bill_table(plan))],
     "fleets": lambda plan: [_baselines(plan)],
     "binding": lambda plan: [remarks("what binds", _binding(plan))],
-    "proof": lambda plan: [remarks("how good it is", words.quality(plan))],
+    "proof": lambda plan: [remarks("how good it is", phrases.quality(plan))],
     "certified": certified_tables,
     "notes": lambda plan: [remarks("notes", map(formats.sentence, plan.notes))],
 }
@@ -47,25 +47,25 @@ def plan_tables(plan: Plan, sections: Collection[str] = tuple(SECTIONS)) -> list
     return [part for part in chosen if part is not None]
 
 
-def headline(plan: Plan) -> list[tuple[str, str]]:
+def answer_rows(plan: Plan) -> list[tuple[str, str]]:
     """The decision in one screen: what is asked for most, and the answer."""
     found = plan.slo_run
-    promise = [] if found is None else [("promise", words.slo_run(plan))]
+    promise = [] if found is None else [("promise", phrases.slo_run(plan))]
     is_first = found is not None and found.holds is False
     rows = [
         *(promise if is_first else ()),
-        ("verdict", words.verdict(plan)),
-        ("best served", words.serving(plan)),
-        ("instances", f"{words.sizes(plan)}  ({words.pool_names(plan)}; {words.accelerators(plan)})"),
-        ("prefill:decode", words.prefill_to_decode(plan)),
-        ("threshold", words.threshold(plan)),
-        ("throughput", words.throughput(plan)),
-        ("link", words.links(plan)),
-        ("cost", words.cost(plan)),
-        ("TTFT", words.ttft(plan)),
+        ("verdict", phrases.verdict_text(plan)),
+        ("best served", phrases.serving(plan)),
+        ("instances", f"{phrases.sizes(plan)}  ({phrases.pool_names(plan)}; {phrases.accelerators(plan)})"),
+        ("prefill:decode", phrases.prefill_to_decode(plan)),
+        ("threshold", phrases.threshold(plan)),
+        ("throughput", phrases.throughput(plan)),
+        ("link", phrases.links(plan)),
+        ("cost", phrases.cost(plan)),
+        ("TTFT", phrases.ttft(plan)),
     ]
     rows += () if is_first else promise
-    idle = () if words.has_choice_of_place(plan) else ("threshold", "link")
+    idle = () if phrases.has_choice_of_place(plan) else ("threshold", "link")
     return [(label, text) for label, text in rows if label not in idle]
 
 
@@ -75,8 +75,8 @@ def _pools(plan: Plan) -> "RenderableType | None":
         (
             pool.name,
             pool.site,
-            words.instance_hardware(pool),
-            words.pool_kind(pool).replace(" prompts", ""),
+            phrases.instance_hardware(pool),
+            phrases.pool_kind(pool).replace(" prompts", ""),
             str(pool.n_instances),
             formats.figure(pool.offered_req_per_s),
             formats.figure(pool.capacity_req_per_s),
@@ -95,9 +95,9 @@ def setup_table(plan: Plan) -> Table:
 
 def _setup_row(pool: PoolPlan) -> tuple[str, ...]:
     """Settings of the instances of a pool; a dash where nobody said."""
-    known = (words.how_run(pool), pool.stack, pool.precision, pool.kv_precision)
+    known = (phrases.how_run(pool), pool.stack, pool.precision, pool.kv_precision)
     n = pool.accelerators_per_instance
-    hardware = words.instance_hardware(pool) if n is None else f"{n} x {pool.hardware}"
+    hardware = phrases.instance_hardware(pool) if n is None else f"{n} x {pool.hardware}"
     return (pool.name, hardware, *(text or DASH for text in known), number(pool.batch_limit), pool.basis)
 
 
@@ -109,7 +109,7 @@ def link_table(plan: Plan) -> Table:
             link.name,
             link.from_site,
             link.to_site,
-            words.ports(link),
+            phrases.ports(link),
             formats.figure(link.mean_gbps),
             percent(link.utilization),
             usd(link.usd_per_hour),
@@ -126,9 +126,9 @@ def period_table(plan: Plan) -> Table:
         (
             period.name,
             formats.figure(period.demand_req_per_s),
-            "; ".join(words.thresholds(name, sites) for name, sites in period.thresholds.items()),
-            words.busiest({pool.name: pool.utilization for pool in period.pools}),
-            words.busiest({link.name: link.utilization for link in period.links}),
+            "; ".join(phrases.thresholds(name, sites) for name, sites in period.thresholds.items()),
+            phrases.busiest_unit({pool.name: pool.utilization for pool in period.pools}),
+            phrases.busiest_unit({link.name: link.utilization for link in period.links}),
             formats.seconds(period.latency.ttft_p90_s),
             usd(period.use_usd_per_hour),
         )
@@ -175,8 +175,8 @@ def _cost_rows(fleet: Fleet) -> Iterator[tuple[str, float | None]]:
     for pool in fleet.pools:
         yield f"{pool.name}, {pool.n_accelerators} {pool.hardware}", pool.usd_per_hour
     for link in fleet.links:
-        yield f"{link.name}, {words.ports(link)}", link.usd_per_hour
-    if traffic := words.traffic_usd_per_hour(fleet):
+        yield f"{link.name}, {phrases.ports(link)}", link.usd_per_hour
+    if traffic := phrases.traffic_charges_usd_per_hour(fleet):
         yield "traffic by volume", traffic
     if fleet.cost.electricity_usd_per_hour:
         yield "electricity, of it", fleet.cost.electricity_usd_per_hour
@@ -186,13 +186,13 @@ def _cost_rows(fleet: Fleet) -> Iterator[tuple[str, float | None]]:
 def _baselines(plan: Plan) -> "RenderableType | None":
     if not plan.baselines:
         return None
-    waits, percentile, ttft = words.compared_ttft(plan)
+    waits, percentile, ttft = phrases.compared_ttft(plan)
     headings = ("fleet", "instances", ">req/s", ">plan is", ">USD/h", ">USD/M", ">TTFT", f">{percentile}")
     explained = [
         f"req/s at most, and those of the plan over the fleet's; USD/M per million input tokens; TTFT mean and "
         f"{percentile} in s, {waits}"
     ]
-    text = "\n".join(explained + [f"{b.name}: {words.other_fleet(b)}" for b in plan.baselines])
+    text = "\n".join(explained + [f"{b.name}: {phrases.other_fleet(b)}" for b in plan.baselines])
     fleets: list[tuple[str, Fleet, str]] = [("plan", plan, "")]
     fleets += [(b.name, b, formats.times(b.ratio)) for b in plan.baselines]
     each = zip(fleets, ttft, strict=True)
@@ -203,7 +203,7 @@ def _baselines(plan: Plan) -> "RenderableType | None":
 def fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
     """Cells of a fleet: what it has and serves beside the plan, and what it costs."""
     return [
-        words.named_sizes(fleet),
+        phrases.named_sizes(fleet),
         formats.figure(fleet.most_req_per_s),
         ratio,
         usd(fleet.cost.usd_per_hour),

@@ -1,11 +1,23 @@
-"""The answers: frozen records that report and cli print."""
+"""The answers: frozen records that report and cli print.
+
+Public modules:
+
+    explorer     the page of `planner explore`
+    fidelity     predictions beside measured points
+    fleet_merit  the figure that fleets are compared by
+    plan_diff    two plans side by side
+    plan_parts   parts of a plan: schedule, bottlenecks, engine settings, inputs, latency and cost
+    prediction   the answer of `planner predict`
+    roofline     an accelerator's ceilings, and operators below them
+    scheduling   the answer of `planner schedulers`
+    studies      fronts and sensitivities
+"""
 
 from typing import TYPE_CHECKING
 
 from planner.loading import on_first_use
 
 if TYPE_CHECKING:
-    from planner.results.bottleneck import Bottleneck, PlannedAgain
     from planner.results.case import (
         BreakEvenResult,
         Case,
@@ -19,8 +31,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from planner.results.certified import Certified, Promise, Round
-    from planner.results.current import BrokenStep, Current, Order, Step, StepRun, WayOn
-    from planner.results.engine_settings import EngineSettings
+    from planner.results.current import BrokenStep, Current, Order, Step, StepRun, TargetFleet
     from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
     from planner.results.explanation import ExplainedLine, Explanation, Ground, Topic
     from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
@@ -41,13 +52,11 @@ if TYPE_CHECKING:
     from planner.results.plan import (
         Baseline,
         ClassPlan,
-        Cost,
-        CostBand,
+        DeployedModel,
         Disaggregation,
         Drafts,
         Fleet,
         FreeRouting,
-        Latency,
         LinkPlan,
         PeriodLink,
         PeriodPlan,
@@ -55,7 +64,6 @@ if TYPE_CHECKING:
         Plan,
         PoolPlan,
         PoolShares,
-        ServedModel,
         Serving,
         Sweep,
         Verdict,
@@ -63,7 +71,18 @@ if TYPE_CHECKING:
     )
     from planner.results.plan_diff import BindChange, FigureChange, PlanDiff, PlanSide, ValueChange
     from planner.results.plan_file import plan_from
-    from planner.results.plan_inputs import PlanInputs
+    from planner.results.plan_parts import (
+        Bottleneck,
+        Cost,
+        CostBand,
+        EngineSettings,
+        Latency,
+        PlanInputs,
+        PlannedAgain,
+        PoolSchedule,
+        Replicas,
+        Schedule,
+    )
     from planner.results.plan_sweep import PlanSweep, SweepPoint, sought
     from planner.results.prediction import (
         AcceleratorMemory,
@@ -88,7 +107,6 @@ if TYPE_CHECKING:
         TtftCurve,
         WaitRun,
     )
-    from planner.results.schedule import PoolSchedule, Replicas, Schedule
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
     from planner.results.size import (
         ConsideredLayout,
@@ -128,7 +146,7 @@ _LAZY = {
     "Order": "current",
     "Step": "current",
     "StepRun": "current",
-    "WayOn": "current",
+    "TargetFleet": "current",
     "Executed": "executed",
     "ExecutedFigure": "executed",
     "ExecutedLoad": "executed",
@@ -164,25 +182,25 @@ _LAZY = {
     "LiveTtft": "live",
     "live_from": "live_file",
     "Baseline": "plan",
-    "Bottleneck": "bottleneck",
+    "Bottleneck": "plan_parts",
     "ClassPlan": "plan",
-    "Cost": "plan",
+    "Cost": "plan_parts",
     "Disaggregation": "plan",
-    "CostBand": "plan",
+    "CostBand": "plan_parts",
     "Drafts": "plan",
     "Fleet": "plan",
     "FreeRouting": "plan",
-    "Latency": "plan",
+    "Latency": "plan_parts",
     "LinkPlan": "plan",
     "PeriodLink": "plan",
     "PeriodPlan": "plan",
     "PeriodPool": "plan",
     "Plan": "plan",
-    "PlannedAgain": "bottleneck",
+    "PlannedAgain": "plan_parts",
     "PoolPlan": "plan",
-    "EngineSettings": "engine_settings",
+    "EngineSettings": "plan_parts",
     "PoolShares": "plan",
-    "ServedModel": "plan",
+    "DeployedModel": "plan",
     "Sweep": "plan",
     "Verdict": "plan",
     "Work": "plan",
@@ -192,7 +210,7 @@ _LAZY = {
     "PlanSide": "plan_diff",
     "ValueChange": "plan_diff",
     "plan_from": "plan_file",
-    "PlanInputs": "plan_inputs",
+    "PlanInputs": "plan_parts",
     "PlanSweep": "plan_sweep",
     "SweepPoint": "plan_sweep",
     "sought": "plan_sweep",
@@ -217,9 +235,9 @@ _LAZY = {
     "SchedulerRun": "run",
     "TtftCurve": "run",
     "WaitRun": "run",
-    "PoolSchedule": "schedule",
-    "Replicas": "schedule",
-    "Schedule": "schedule",
+    "PoolSchedule": "plan_parts",
+    "Replicas": "plan_parts",
+    "Schedule": "plan_parts",
     "LoadPattern": "scheduling",
     "ScheduledRun": "scheduling",
     "ScheduledSeries": "scheduling",
@@ -351,7 +369,7 @@ __all__ = [
     "Scored",
     "ScoredCurve",
     "Sensitivity",
-    "ServedModel",
+    "DeployedModel",
     "ServiceCurve",
     "SourceNote",
     "StackScore",
@@ -367,7 +385,7 @@ __all__ = [
     "ValueChange",
     "Variation",
     "Verdict",
-    "WayOn",
+    "TargetFleet",
     "Work",
     "WaitRun",
     "enough_requests",

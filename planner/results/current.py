@@ -2,8 +2,7 @@
 
 from planner.notes import Note
 from planner.ranges import Counted, Quantity, Signed
-from planner.results.bottleneck import Bottleneck
-from planner.results.schedule import PoolSchedule
+from planner.results.plan_parts import Bottleneck, PoolSchedule
 from planner.schema import StrictModel
 
 
@@ -76,7 +75,7 @@ class Order(StrictModel):
     """Instances beyond the stock, by pool, with which for a while there is the order that `steps` states."""
 
 
-class WayOn(StrictModel):
+class TargetFleet(StrictModel):
     """A fleet to go on with: the one that stands, or another."""
 
     n_instances: dict[str, Counted]
@@ -109,14 +108,14 @@ class Current(StrictModel):
     demand_req_per_s: Quantity | None
     """What is asked for; None: as much as can be."""
     growth_fraction_per_month: Signed | None
-    stay: WayOn
+    stay: TargetFleet
     stays_at_threshold: bool | None
     """Whether the threshold that stands serves what is asked for; None where the file states none."""
     binds: tuple[Bottleneck, ...]
     """What holds down what the fleet that stands serves, most valuable first."""
-    change: WayOn | None
+    change: TargetFleet | None
     """The cheapest fleet that keeps every instance that stands, where staying does not do; the cheapest part of it,
     where it does. None where neither is known."""
-    optimum: WayOn
+    optimum: TargetFleet
     """The plan."""
     notes: tuple[Note, ...] = ()

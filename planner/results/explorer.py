@@ -135,7 +135,7 @@ class Tables(StrictModel):
     """What `--set` must say beside sizes, threshold and rate so that `planner optimize` keeps the plan's links."""
 
 
-class Place(StrictModel):
+class MapSite(StrictModel):
     """A site on the map of the page."""
 
     name: str
@@ -152,7 +152,7 @@ class Explorer(StrictModel):
     """The scenario as it stands in its file."""
     command: str
     """What `planner optimize` is called with for this plan, without its knobs."""
-    places: tuple[Place, ...]
+    places: tuple[MapSite, ...]
     plan: Plan
     tables: tuple[Tables, ...]
     """One for every period; none where sizes change from period to period: then the page shows the plan, unturned."""

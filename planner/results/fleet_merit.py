@@ -1,6 +1,7 @@
 """Fleets beside each other: which of them do the same job, and the figure that an objective judges them by."""
 
-from planner.results.plan import Fleet, Latency
+from planner.results.plan import Fleet
+from planner.results.plan_parts import Latency
 
 PERCENTILES = (50, 90, 99)
 """Of TTFT, that answers state."""

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from planner.ranges import Counted, Quantity, Seed, Signed
-from planner.schema import Fault, StrictModel, raise_faults
+from planner.schema import FieldError, StrictModel, raise_faults
 
 ROUNDING = 1e-6
 """Digits that a file may have lost."""
@@ -90,18 +90,20 @@ class LiveCheck(StrictModel):
         raise_faults(self._faults())
         return self
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[FieldError]:
         error = self.error_of(self.predicted, self.measured)
         if (error is None) != (self.relative_error is None) or not isclose(
             error or 0.0, self.relative_error or 0.0, rel_tol=ROUNDING, abs_tol=ROUNDING
         ):
             what = "nothing" if self.relative_error is None else f"{self.relative_error:g}"
             said = "unknown" if error is None else f"{error:g}"
-            yield Fault(("relative_error",), f"is {what} ({said}, as predicted over measured, less 1)")
+            yield FieldError(("relative_error",), f"is {what} ({said}, as predicted over measured, less 1)")
         elif self.holds != (error is not None and abs(error) <= self.tolerance):
-            yield Fault(("holds",), f"is {str(self.holds).lower()} (whether the error is within {self.tolerance:g})")
+            yield FieldError(
+                ("holds",), f"is {str(self.holds).lower()} (whether the error is within {self.tolerance:g})"
+            )
         if self.ci_low is not None and self.ci_high is not None and self.ci_low > self.ci_high:
-            yield Fault(("ci_low",), f"is {self.ci_low:g} (at most ci_high, {self.ci_high:g})")
+            yield FieldError(("ci_low",), f"is {self.ci_low:g} (at most ci_high, {self.ci_high:g})")
 
     @staticmethod
     def error_of(predicted: float | None, measured: float | None) -> float | None:

@@ -21,12 +21,9 @@ from planner.ranges import (
     SloKey,
     StackName,
 )
-from planner.results.bottleneck import Bottleneck
 from planner.results.certified import Certified
 from planner.results.current import Current
-from planner.results.engine_settings import EngineSettings
-from planner.results.plan_inputs import PlanInputs
-from planner.results.schedule import Schedule
+from planner.results.plan_parts import Bottleneck, Cost, CostBand, EngineSettings, Latency, PlanInputs, Schedule
 from planner.results.slo_run import SloRun
 from planner.schema import StrictModel
 
@@ -127,7 +124,7 @@ class Drafts(StrictModel):
     """Repositories that it is published in."""
 
 
-class ServedModel(StrictModel):
+class DeployedModel(StrictModel):
     """A model that the fleet serves, as far as whoever deploys it has to know it."""
 
     name: ProfileName
@@ -146,51 +143,6 @@ class ServedModel(StrictModel):
     """Longest context; None where unknown."""
     drafts: Drafts | None = None
     """Tokens that are drafted for it; None: none are."""
-
-
-class Latency(StrictModel):
-    """Time to first token and time per output token; None where unknown."""
-
-    ttft_mean_s: Quantity | None
-    ttft_p50_s: Quantity | None
-    ttft_p90_s: Quantity | None
-    ttft_p99_s: Quantity | None
-    ttft_unloaded_mean_s: Quantity | None
-    ttft_unloaded_p90_s: Quantity | None
-    tpot_mean_s: Quantity | None
-
-
-class Cost(StrictModel):
-    """Rent, power and charges of everything in the plan; None when a price is missing."""
-
-    usd_per_hour: Quantity | None
-    usd_per_million_input_tokens: Quantity | None
-    usd_per_million_output_tokens: Quantity | None
-    accelerators_usd_per_hour: Quantity | None
-    """The accelerators alone, without the link."""
-    electricity_usd_per_hour: Quantity | None = None
-    """What of that is electricity, where sites price it apart; None where none does."""
-    purchase_usd: Quantity | None = None
-    """What accelerators are bought for, of those whose bill is a purchase over years; None: all are rented [USD]."""
-    missing_prices: tuple[str, ...] = ()
-    """What has no price in the scenario."""
-
-
-class CostBand(StrictModel):
-    """Band of the plan's cost where an input is as uncertain as it is known to be: the best plan at both ends of it."""
-
-    rests_on: str
-    """The input, in words."""
-    pools: tuple[PoolName, ...]
-    """Pools that it is about."""
-    low_usd_per_hour: Quantity | None
-    """At the end where it costs less; None where there is no plan, or none was found in the time."""
-    high_usd_per_hour: Quantity | None
-    low_usd_per_million_input_tokens: Quantity | None
-    """The same per million tokens, which changes with the rate where that is what is sought."""
-    high_usd_per_million_input_tokens: Quantity | None
-    no_plan: str | None = None
-    """Why one end has no bill, where that is so."""
 
 
 Serving = Literal["separate-sites", "separate", "colocated"]
@@ -410,7 +362,7 @@ class Plan(Fleet):
     bound: Signed
     """No plan is better than this, at any threshold: requests per second, USD per hour, or with min-ttft seconds."""
     capacity_rule: Literal["mean-length", "expected-work"]
-    models: tuple[ServedModel, ...] = ()
+    models: tuple[DeployedModel, ...] = ()
     """Every model that is served."""
     prefill_to_decode: PoolRatio | None
     """Instances of prefill for short prompts to instances of decode."""

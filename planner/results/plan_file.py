@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.results.plan import Plan
 from planner.schema import Document, JsonFile
 
@@ -42,7 +42,7 @@ def answer_file(text: str, name: str, schema: str, allowed: str) -> Document:
     """
     file = JsonFile(name, text, allowed)
     if not isinstance(file.data, dict) or file.data.get("schema") != schema:
-        raise InputError(Problem(name, "schema", f"is not {schema}", allowed))
+        raise InputError(InputProblem(name, "schema", f"is not {schema}", allowed))
     return file
 
 

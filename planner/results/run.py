@@ -204,11 +204,11 @@ class Run(RunFigures):
     def answer(self) -> dict[str, Any]:
         """The run as JSON prints it, what identifies it first."""
         fields = self.model_dump(mode="json", by_alias=True)
-        fields["periods"] = [_told(one, ("name", "hours")) for one in fields["periods"]]
-        return _told(fields, ("schema", "scenario", "seed"))
+        fields["periods"] = [_figures(one, ("name", "hours")) for one in fields["periods"]]
+        return _figures(fields, ("schema", "scenario", "seed"))
 
 
-def _told(figures: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
+def _figures(figures: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
     """Figures without what does not apply, some of them first."""
     rest = {key: value for key, value in figures.items() if key not in first and (key not in SELDOM or value)}
     return {key: figures[key] for key in first} | rest

@@ -1,6 +1,29 @@
-"""From shapes and measurements to seconds and bytes of one instance."""
+"""From shapes and measurements to seconds and bytes of one instance.
 
-from planner.roofline.asked import instance_model, stack_of
+Public modules:
+
+    chip              rates that kernels reach on one accelerator
+    colocated_engine  colocated instances with the limits of their engine
+    engine_memory     memory that an engine keeps beside weights and caches
+    expert_traffic    copies of tokens that are sent to experts
+    factors           the few numbers of a software stack
+    formats           number formats that products run at
+    instance          prefill, decode and memory of one instance
+    kv_cache          bytes that a prefill hands to decode
+    kv_memory         bytes of a request's cache on every rank
+    layout            sizes of an instance: tensor, expert, data, pipeline
+    layouts           layouts that a model and an accelerator allow
+    memory_fit        sequences that fit beside the weights
+    operator          flops and bytes of one operator
+    pass_time         seconds of forward passes
+    pass_times        seconds of mixed passes, as a table
+    rank_work         work of one rank in a pass
+    served_model      a model on one instance under one stack
+    stack             software stacks by name
+    weights           bytes of the weights
+"""
+
+from planner.roofline.asked_instance import instance_model, stack_of
 from planner.roofline.chip import Chip
 from planner.roofline.closed_loop import SERVING_BENCHMARK, LoopTimes, closed_loop_latency
 from planner.roofline.colocated import MeanRequest, MixedPasses, linear_memory, mixed_passes
@@ -8,7 +31,7 @@ from planner.roofline.colocated_engine import ColocatedEngine, colocated_engine
 from planner.roofline.engine_memory import MOST_RUNNING
 from planner.roofline.factors import FACTOR_NAMES, Factors
 from planner.roofline.instance import (
-    DecodePoint,
+    DecodeLimit,
     InstanceRates,
     RatesBasis,
     Setup,
@@ -31,14 +54,14 @@ from planner.roofline.layout import Layout
 from planner.roofline.memory_fit import MemoryFit, longest_request, memory_fit
 from planner.roofline.mixed_pass import PromptTokens, mixed_pass_time
 from planner.roofline.mlp import distinct_experts
-from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
-from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
+from planner.roofline.operator import Gemm, Operator
+from planner.roofline.operators import pass_operators
 from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
 from planner.roofline.pass_times import PassTimes, Reach, pass_times
 from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.request_kinds import RequestKinds, cells, held_dispersion, most_held, strata
 from planner.roofline.sequences import Sequences
-from planner.roofline.served_model import ServedModel, prefill_passes
+from planner.roofline.served_model import InstanceModel, prefill_passes
 from planner.roofline.speculation import mtp_model, tokens_per_step, tokens_per_step_variance
 from planner.roofline.stack import (
     RunAs,
@@ -70,7 +93,7 @@ __all__ = [
     "mixed_passes",
     "BLOCK_TOKENS",
     "Chip",
-    "DecodePoint",
+    "DecodeLimit",
     "FACTOR_NAMES",
     "Factors",
     "Gemm",
@@ -85,7 +108,7 @@ __all__ = [
     "RatesBasis",
     "SERVING_BENCHMARK",
     "Sequences",
-    "ServedModel",
+    "InstanceModel",
     "Setup",
     "RunAs",
     "Stack",
@@ -94,7 +117,6 @@ __all__ = [
     "best_stack",
     "bytes_per_weight",
     "closed_loop_latency",
-    "decode_operators",
     "distinct_experts",
     "emulation",
     "exposed_transfer_s",
@@ -116,7 +138,6 @@ __all__ = [
     "pass_time",
     "physical_kv_bytes",
     "physical_kv_bytes_per_token",
-    "prefill_operators",
     "prefill_passes",
     "mtp_model",
     "tokens_per_step",
@@ -131,8 +152,6 @@ __all__ = [
     "stack",
     "stack_of",
     "stack_of_profile",
-    "total_bytes",
-    "total_flop",
     "weights_bytes",
     "window_bytes",
     "wire_bytes",

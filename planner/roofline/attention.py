@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from planner.profiles import GqaLayers, MlaLayers, SwaLayers
-from planner.profiles.projections import known
+from planner.profiles.projections import required
 from planner.roofline.kv_cache import BYTES_PER_VALUE, kv_values_per_token, layer_index_bytes
 from planner.roofline.operator import ACTIVATION_BYTES, TILE_QUERIES, FloatArray, Operator, Tiles, gemm_operator
 from planner.roofline.sequences import Sequences
@@ -109,8 +109,8 @@ def mla_projections(group: MlaLayers, hidden: int, rows: FloatArray, width: floa
     Source:
         DeepSeek-V2 (2024), section 2.1; fused as SGLang does (fused_qkv_a_proj).
     """
-    n_heads, value = known(group.n_heads, "n_heads"), known(group.v_head_dim, "v_head_dim")
-    queries = n_heads * (known(group.qk_nope_head_dim, "qk_nope_head_dim") + group.qk_rope_head_dim)
+    n_heads, value = required(group.n_heads, "n_heads"), required(group.v_head_dim, "v_head_dim")
+    queries = n_heads * (required(group.qk_nope_head_dim, "qk_nope_head_dim") + group.qk_rope_head_dim)
     latent, rank = group.kv_lora_rank + group.qk_rope_head_dim, group.q_lora_rank
     n, out = group.n_layers, n_heads * value
     if rank:
@@ -162,8 +162,8 @@ def mla_attention(
 
 def _expanded(group: MlaLayers, sequences: Sequences, width: float, kv_precision: str) -> Iterator[Operator]:
     """FLOP = 2 heads (d_nope + d_rope + d_v) pairs, after one product that expands every latent in reach."""
-    n_heads, value = known(group.n_heads, "n_heads"), known(group.v_head_dim, "v_head_dim")
-    nope, rope = known(group.qk_nope_head_dim, "qk_nope_head_dim"), group.qk_rope_head_dim
+    n_heads, value = required(group.n_heads, "n_heads"), required(group.v_head_dim, "v_head_dim")
+    nope, rope = required(group.qk_nope_head_dim, "qk_nope_head_dim"), group.qk_rope_head_dim
     columns, rows = n_heads * (nope + value), sequences.context_rows
     yield gemm_operator("kv_b_proj", group.n_layers, rows, columns, group.kv_lora_rank, width, "attention", "heads")
     per_token = kv_values_per_token(group) * BYTES_PER_VALUE[kv_precision]
@@ -185,8 +185,8 @@ def _expanded(group: MlaLayers, sequences: Sequences, width: float, kv_precision
 
 def _absorbed(group: MlaLayers, sequences: Sequences, width: float, kv_precision: str) -> Iterator[Operator]:
     """FLOP = 2 heads (2 rank + d_rope) pairs, between two products per head that move queries to latents and back."""
-    n_heads, value = known(group.n_heads, "n_heads"), known(group.v_head_dim, "v_head_dim")
-    nope, rank, rope = known(group.qk_nope_head_dim, "qk_nope_head_dim"), group.kv_lora_rank, group.qk_rope_head_dim
+    n_heads, value = required(group.n_heads, "n_heads"), required(group.v_head_dim, "v_head_dim")
+    nope, rank, rope = required(group.qk_nope_head_dim, "qk_nope_head_dim"), group.kv_lora_rank, group.qk_rope_head_dim
     rows, n = sequences.rows, group.n_layers
     yield gemm_operator("q_absorb", n, rows, rank, nope, width, "attention", "heads", n_heads)
     yield gemm_operator("v_absorb", n, rows, value, rank, width, "attention", "heads", n_heads)

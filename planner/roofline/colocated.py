@@ -6,11 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.roofline.fullest_replica import fullest_context
 from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.roofline.mixed_pass import PromptTokens, mixed_pass_time
 from planner.roofline.operator import FloatArray
-from planner.roofline.served_model import ServedModel
+from planner.roofline.served_model import InstanceModel
 
 FEWEST_TOKENS = 16.0
 NEGLIGIBLE = 1e-9
@@ -77,7 +76,7 @@ def _place(knots: FloatArray, x: FloatArray) -> tuple[np.ndarray, FloatArray]:
     return low, np.clip((x - knots[low]) / (knots[low + 1] - knots[low]), 0.0, 1.0)
 
 
-def mixed_passes(served: ServedModel, request: MeanRequest, most_running: int) -> MixedPasses:
+def mixed_passes(served: InstanceModel, request: MeanRequest, most_running: int) -> MixedPasses:
     """Seconds of the passes of an instance, by what is in them on one of its attention replicas.
 
     Equation:
@@ -105,7 +104,7 @@ def mixed_passes(served: ServedModel, request: MeanRequest, most_running: int) -
 
     >>> from planner.profiles import hardware_profile, model_profile
     >>> from planner.roofline import Chip, Factors, Layout
-    >>> served = ServedModel(model_profile("llama-3.1-8b"), Chip(hardware_profile("h200-sxm")), Layout(), Factors())
+    >>> served = InstanceModel(model_profile("llama-3.1-8b"), Chip(hardware_profile("h200-sxm")), Layout(), Factors())
     >>> seconds = mixed_passes(served, MeanRequest(2000.0, 1000.5, 2150.0), 64)
     >>> bool(seconds(0, 64) < seconds(2000, 0) < seconds(2000, 64) < seconds(2000, 0) + seconds(0, 64))
     True
@@ -154,12 +153,12 @@ class _Others(NamedTuple):
         return cls(chance, (n_replicas - 1) * busy / chance, np.clip(tokens, 1.0, budget))
 
 
-def _contexts(served: ServedModel, request: MeanRequest, batch: FloatArray) -> FloatArray:
+def _contexts(served: InstanceModel, request: MeanRequest, batch: FloatArray) -> FloatArray:
     """Mean context of sequences on the fullest replica, by how many all have [tokens]."""
     return request.context_tokens * fullest_context(batch, served.n_places, request.context_scv)
 
 
-def linear_memory(served: ServedModel, low_tokens: float, high_tokens: float) -> tuple[float, float]:
+def linear_memory(served: InstanceModel, low_tokens: float, high_tokens: float) -> tuple[float, float]:
     """Room of a replica, and what a sequence takes of it whatever its length, both in tokens.
 
     Equation:
@@ -179,7 +178,7 @@ def linear_memory(served: ServedModel, low_tokens: float, high_tokens: float) ->
 
     >>> from planner.profiles import hardware_profile, model_profile
     >>> from planner.roofline import Chip, Factors, Layout
-    >>> served = ServedModel(model_profile("llama-3.1-8b"), Chip(hardware_profile("h200-sxm")), Layout(), Factors())
+    >>> served = InstanceModel(model_profile("llama-3.1-8b"), Chip(hardware_profile("h200-sxm")), Layout(), Factors())
     >>> room, fixed = linear_memory(served, 1000, 9000)
     >>> bool(room * 131072 <= served.memory.cache_bytes * (1 + 1e-12)), fixed  # 128 KiB per token
     (True, 0.0)
@@ -189,3 +188,52 @@ def linear_memory(served: ServedModel, low_tokens: float, high_tokens: float) ->
     low, high = kv_bytes_per_rank(served.model, ends, served.kv_precision, **sizes).tolist()
     slope = max((high - low) / float(ends[1] - ends[0]), high * 1e-9)
     return served.memory.cache_bytes / slope, max(high - slope * float(ends[1]), 0.0) / slope
+
+
+N_DEVIATES = 4001
+"""Points of the integral of the greatest of some deviates."""
+FARTHEST = 8.0
+
+
+def mean_greatest(n: int) -> float:
+    """Mean of the greatest of n independent standard normal deviates.
+
+    Equation: the integral of x d(Phi(x)^n)
+
+    >>> [round(mean_greatest(n), 3) for n in (1, 2, 8)]
+    [0.0, 0.564, 1.424]
+    """
+    if n == 1:
+        return 0.0
+    x = np.linspace(-FARTHEST, FARTHEST, N_DEVIATES)
+    density = np.exp(-(x**2) / 2)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    power = (below / below[-1]) ** n
+    return float(((x[1:] + x[:-1]) / 2) @ np.diff(power))
+
+
+def fullest_context(batch: ArrayLike, n_replicas: int, context_scv: float) -> FloatArray:
+    """Context of the fullest replica over that of a mean one.
+
+    Equation: of b sequences each replica has m = max(b / R, 1), dealt out to the one with the fewest: the fullest has
+        (1 - 1 / R) / 2 more, as numbers are whole; contexts add up to m c + g_R sqrt(m v) c there, g_R the mean
+        greatest of R normal deviates: 1 + ((1 - 1 / R) / 2 + g_R sqrt(m v)) / m
+
+    Args:
+        batch: sequences b of all replicas [sequences], any shape.
+        n_replicas: replicas R.
+        context_scv: squared coefficient of variation v of contexts [fraction].
+
+    Returns:
+        Factor, the shape of `batch`; 1 with one replica.
+
+    Valid: contexts independent of one another.
+
+    Source: order statistics: David and Nagaraja (2003).
+
+    >>> fullest_context([8.0, 800.0], 8, 0.25).round(3).tolist()
+    [2.149, 1.076]
+    """
+    each = np.maximum(np.asarray(batch, float) / n_replicas, 1.0)
+    uneven = (1.0 - 1.0 / n_replicas) / 2
+    return np.asarray(1.0 + (uneven + mean_greatest(n_replicas) * np.sqrt(each * context_scv)) / each)

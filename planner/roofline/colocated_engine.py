@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from planner.profiles.instance_spec import InstanceSpec
-from planner.roofline.asked import instance_model, stack_of
+from planner.roofline.asked_instance import instance_model, stack_of
 from planner.roofline.engine_memory import MOST_RUNNING
-from planner.roofline.served_model import ServedModel
+from planner.roofline.served_model import InstanceModel
 from planner.roofline.stack import Stack
 
 
@@ -13,7 +13,7 @@ from planner.roofline.stack import Stack
 class ColocatedEngine:
     """An instance in both roles; limits are those of one attention replica."""
 
-    served: ServedModel
+    served: InstanceModel
     """The model on its accelerators, in its layout; a pass takes `served.chunk_tokens` on each replica."""
     stack: Stack
     """Its software."""

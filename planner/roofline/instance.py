@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.curves import Curve, PrefillService
 from planner.profiles import HardwareProfile, KvCurve, MeasuredInstance, ModelProfile, PrefillCurve
-from planner.results.engine_settings import EngineSettings
+from planner.results.plan_parts import EngineSettings
 from planner.roofline.chip import Chip
 from planner.roofline.kv_cache import BYTES_PER_VALUE, kv_bytes_curve
-from planner.roofline.served_model import ServedModel
+from planner.roofline.served_model import InstanceModel
 
 RatesBasis = Literal["measured", "calibrated", "inferred", "datasheet"]
 CURVE_TOKENS = (64, 1 << 20)
@@ -24,7 +24,7 @@ SHORT_TOKENS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 
 @dataclass(frozen=True)
-class DecodePoint:
+class DecodeLimit:
     """Continuous batching at its limit: `batch` sequences, one token each per `step_s` seconds.
 
     Where tokens are drafted, that and all steps here are the seconds of a step over the tokens that it yields.
@@ -43,7 +43,7 @@ class DecodePoint:
     """Variance, per token of an answer, of the tokens that its steps would have made at their mean: above 0 where
     drafted tokens are accepted by chance [tokens]."""
 
-    def scaled(self, factor: float) -> "DecodePoint":
+    def scaled(self, factor: float) -> "DecodeLimit":
         """The same batch with steps that take `factor` times as long."""
         slot_s, full_s = (None if s is None else s * factor for s in (self.slot_s, self.full_step_s))
         steps_s = tuple(s * factor for s in self.steps_s)
@@ -69,7 +69,7 @@ class DecodePoint:
         Source:
             Prefill-as-a-Service (arXiv 2604.15039v2): Theta_pd_d = N_d BS_max / (T_decode L_out).
 
-        >>> 1 / DecodePoint(batch=20, step_s=0.025).seconds_per_request(1024)
+        >>> 1 / DecodeLimit(batch=20, step_s=0.025).seconds_per_request(1024)
         0.78125
         """
         if self.slot_s is None:
@@ -95,7 +95,7 @@ class Setup:
     """What its engine is told for the memory counted."""
 
     @classmethod
-    def of(cls, served: ServedModel, stack: str) -> "Setup":
+    def of(cls, served: InstanceModel, stack: str) -> "Setup":
         """Setup of a served model under a stack."""
         own, products = served.weights_precision, served.product_precision
         emulated = None if products == own else products
@@ -132,7 +132,7 @@ class InstanceRates:
 
     prefill: PrefillService | None
     kv_bytes: Curve
-    decode: DecodePoint | None
+    decode: DecodeLimit | None
     n_layers: int | None
     basis: RatesBasis
     stack: str | None = None
@@ -162,7 +162,7 @@ def instance_rates(model: ModelProfile, measured: MeasuredInstance, kv_precision
     return InstanceRates(
         prefill=PrefillService(_curve(prefill, prefill.seconds), prefill.overhead_s) if prefill else None,
         kv_bytes=_kv_bytes(model, measured, kv_precision),
-        decode=DecodePoint(decode.batch, decode.step_s) if decode else None,
+        decode=DecodeLimit(decode.batch, decode.step_s) if decode else None,
         n_layers=model.architecture.n_layers,
         basis=measured.basis,
         setup=Setup(
@@ -174,7 +174,7 @@ def instance_rates(model: ModelProfile, measured: MeasuredInstance, kv_precision
 
 
 def roofline_prefill(
-    served: ServedModel, known_tokens: tuple[float, float], n_prompts: int | None = None
+    served: InstanceModel, known_tokens: tuple[float, float], n_prompts: int | None = None
 ) -> PrefillService:
     """Prefill seconds by length from the roofline.
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from planner.errors import InputError, Problem, did_you_mean, printable
+from planner.errors import InputError, InputProblem, did_you_mean, printable
 
 KEYS = ("tp", "ep", "dp", "pp")
 DENSE = "dense_tp"
@@ -36,14 +36,14 @@ class Layout:
             size = getattr(self, f"{key}_size")
             if not 1 <= size <= MOST_RANKS:
                 shown = printable(str(size), MOST_SHOWN)
-                raise InputError(Problem("layout", key, f"is {shown}", f"a whole number from 1 to {MOST_RANKS:,}"))
+                raise InputError(InputProblem("layout", key, f"is {shown}", f"a whole number from 1 to {MOST_RANKS:,}"))
         if self.stage_size % self.ep_size:
             message = f"is {self.ep_size}, which does not divide the {self.stage_size} ranks of a stage"
-            raise InputError(Problem("layout", "ep", message, "a divisor of tp x dp"))
+            raise InputError(InputProblem("layout", "ep", message, "a divisor of tp x dp"))
         dense, tp = self.dense_tp_size, self.tp_size
         if dense is not None and (dense < 1 or self.stage_size % dense or (tp % dense and dense % tp)):
             allowed = "a divisor of tp, or a multiple of it that divides tp x dp"
-            raise InputError(Problem("layout", DENSE, f"is {dense} with tp={tp} and dp={self.dp_size}", allowed))
+            raise InputError(InputProblem("layout", DENSE, f"is {dense} with tp={tp} and dp={self.dp_size}", allowed))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -59,12 +59,14 @@ class Layout:
         for item in text.split(","):
             found = re.fullmatch(r"\s*([a-z_]+)\s*=\s*(\d{1,5})\s*", item)
             if not found:
-                raise InputError(Problem("layout", "", f"{item!r} is no size", "such as tp=8,ep=1,dp=1,pp=1"))
+                raise InputError(InputProblem("layout", "", f"{item!r} is no size", "such as tp=8,ep=1,dp=1,pp=1"))
             key = found[1]
             if key not in (*KEYS, DENSE):
-                raise InputError(Problem("layout", key, "is no kind of parallelism", did_you_mean(key, (*KEYS, DENSE))))
+                raise InputError(
+                    InputProblem("layout", key, "is no kind of parallelism", did_you_mean(key, (*KEYS, DENSE)))
+                )
             if key in sizes:
-                raise InputError(Problem("layout", key, "is given twice", "each size once"))
+                raise InputError(InputProblem("layout", key, "is given twice", "each size once"))
             sizes[key] = int(found[2])
         return cls(**{f"{key}_size": size for key, size in sizes.items()})
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.roofline.operator import FloatArray
 from planner.roofline.pass_time import PassTime, pass_time
 from planner.roofline.sequences import Sequences
-from planner.roofline.served_model import ServedModel
+from planner.roofline.served_model import InstanceModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class PromptTokens:
 
 
 def mixed_pass_time(
-    served: ServedModel, prompts: PromptTokens, batch: ArrayLike, context_tokens: ArrayLike
+    served: InstanceModel, prompts: PromptTokens, batch: ArrayLike, context_tokens: ArrayLike
 ) -> PassTime:
     """Seconds of one pass with prompts in it.
 
@@ -69,7 +69,7 @@ def mixed_pass_time(
 
     >>> from planner.profiles import hardware_profile, model_profile
     >>> from planner.roofline import Chip, Factors, Layout
-    >>> served = ServedModel(model_profile("llama-3.1-8b"), Chip(hardware_profile("h200-sxm")), Layout(), Factors())
+    >>> served = InstanceModel(model_profile("llama-3.1-8b"), Chip(hardware_profile("h200-sxm")), Layout(), Factors())
     >>> chunk = PromptTokens(2048, 1024.5)
     >>> alone, beside = mixed_pass_time(served, chunk, [0, 64], 4096).total_s
     >>> bool(alone < beside < alone + served.decode_time(64, 4096).total_s[0])
@@ -78,7 +78,7 @@ def mixed_pass_time(
     if served.speculation is not None:
         what = "is not modelled where passes hold prompts and decoding sequences"
         allowed = "prefill and decode on instances of their own, or no draft tokens"
-        raise InputError(Problem("speculation", "draft_tokens", what, allowed))
+        raise InputError(InputProblem("speculation", "draft_tokens", what, allowed))
     chunks = prompts.sequences()
     shapes = (chunks.n_sequences, np.asarray(batch, float), np.asarray(context_tokens, float))
     shape = np.broadcast_shapes(*(np.shape(a) for a in shapes))
@@ -99,7 +99,7 @@ def mixed_pass_time(
 PARTS = ("compute_s", "memory_s", "network_s", "overhead_s")
 
 
-def _pass(served: ServedModel, chunk: Sequences, batch: FloatArray, context: FloatArray, is_mixed: bool) -> PassTime:
+def _pass(served: InstanceModel, chunk: Sequences, batch: FloatArray, context: FloatArray, is_mixed: bool) -> PassTime:
     """Passes all with decoding sequences, or all without."""
     part = np.maximum(batch / served.layout.pp_size, np.minimum(batch, 1.0))
     on_replica = np.maximum(part / served.n_places, np.minimum(part, 1.0))

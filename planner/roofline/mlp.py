@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.profiles import Architecture, MixtureOfExperts, ModelProfile
-from planner.profiles.projections import known
+from planner.profiles.projections import required
 from planner.roofline.operator import (
     ACTIVATION_BYTES,
     FloatArray,
@@ -72,8 +72,8 @@ def mlp_operators(model: ModelProfile, rows: FloatArray, precision: str | None =
 
 
 def _dense(architecture: Architecture, rows: FloatArray, width: float) -> Iterator[Operator]:
-    n, inner = architecture.n_dense_layers, known(architecture.intermediate_size, "intermediate_size")
-    hidden, n_in = known(architecture.hidden_size, "hidden_size"), 1 + architecture.gated_mlp
+    n, inner = architecture.n_dense_layers, required(architecture.intermediate_size, "intermediate_size")
+    hidden, n_in = required(architecture.hidden_size, "hidden_size"), 1 + architecture.gated_mlp
     yield gemm_operator("gate_up_proj", n, rows, n_in * inner, hidden, width, "dense_mlp")
     yield elementwise_operator("mlp_activation", n, rows, (n_in + 1) * inner, "columns")
     yield gemm_operator("down_proj", n, rows, hidden, inner, width, "dense_mlp")
@@ -81,7 +81,7 @@ def _dense(architecture: Architecture, rows: FloatArray, width: float) -> Iterat
 
 def _sparse(model: ModelProfile, moe: MixtureOfExperts, rows: FloatArray, precision: str | None) -> Iterator[Operator]:
     architecture = model.architecture
-    n, hidden = architecture.n_sparse_layers, known(architecture.hidden_size, "hidden_size")
+    n, hidden = architecture.n_sparse_layers, required(architecture.hidden_size, "hidden_size")
     router = bytes_per_weight(model, "router", precision)
     yield gemm_operator("router", n, rows, moe.n_experts, hidden, router, "router", "none")
     if moe.latent_size:
@@ -95,7 +95,7 @@ def _sparse(model: ModelProfile, moe: MixtureOfExperts, rows: FloatArray, precis
 
 
 def _shared(architecture: Architecture, moe: MixtureOfExperts, rows: FloatArray, width: float) -> Iterator[Operator]:
-    n, hidden = architecture.n_sparse_layers, known(architecture.hidden_size, "hidden_size")
+    n, hidden = architecture.n_sparse_layers, required(architecture.hidden_size, "hidden_size")
     n_in, inner = 1 + architecture.gated_mlp, moe.n_shared_experts * moe.shared_width
     yield gemm_operator("shared_gate_up_proj", n, rows, n_in * inner, hidden, width, "shared_experts")
     yield elementwise_operator("shared_activation", n, rows, (n_in + 1) * inner, "columns")
@@ -103,7 +103,7 @@ def _shared(architecture: Architecture, moe: MixtureOfExperts, rows: FloatArray,
 
 
 def _experts(architecture: Architecture, moe: MixtureOfExperts, rows: FloatArray, width: float) -> Iterator[Operator]:
-    outer = moe.latent_size or known(architecture.hidden_size, "hidden_size")
+    outer = moe.latent_size or required(architecture.hidden_size, "hidden_size")
     n, inner, n_in = architecture.n_sparse_layers, moe.expert_intermediate_size, 1 + architecture.gated_mlp
     visited = distinct_experts(moe.n_experts, moe.n_experts_per_token, rows)
     visits = rows * moe.n_experts_per_token

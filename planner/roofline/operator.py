@@ -1,6 +1,5 @@
 """One operator of a forward pass: what it computes and what it moves, before any hardware."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -154,11 +153,6 @@ def elementwise_operator(name: str, n_layers: int, rows: ArrayLike, values: floa
     return Operator(name, "elementwise", n_layers, zero, zero, ACTIVATION_BYTES * m * values, zero, split)
 
 
-def total_flop(operators: Iterable[Operator]) -> FloatArray:
-    """FLOPs of all layers [FLOP]."""
-    return np.asarray(sum(operator.n_layers * operator.flop for operator in operators), float)
-
-
-def total_bytes(operators: Iterable[Operator]) -> FloatArray:
-    """Bytes of all layers [B]."""
-    return np.asarray(sum(operator.n_layers * operator.bytes for operator in operators), float)
+def is_dense(operator: Operator) -> bool:
+    """True if dense ranks share the operator: dense MLPs and shared experts, with what lies between their products."""
+    return operator.split == "columns" or operator.part in ("dense_mlp", "shared_experts")

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles import AttentionLayers, GqaLayers, MlaLayers, ModelProfile, SwaLayers, missing_shapes
-from planner.profiles.projections import known
+from planner.profiles.projections import required
 from planner.roofline.attention import head_attention, head_projections, mla_attention, mla_projections
 from planner.roofline.mlp import mlp_operators
 from planner.roofline.operator import ACTIVATION_BYTES, FloatArray, Operator, elementwise_operator, gemm_operator
@@ -17,90 +16,6 @@ from planner.roofline.weights import bytes_per_weight
 
 NORM_VALUES = 4
 """Values moved per value normed: stream read and written with what is added to it, and the normed one."""
-
-
-def prefill_operators(
-    model: ModelProfile,
-    new_tokens: ArrayLike,
-    cached_tokens: ArrayLike = 0,
-    n_sequences: ArrayLike = 1,
-    *,
-    precision: str | None = None,
-    kv_precision: str = "bf16",
-) -> tuple[Operator, ...]:
-    """Operators of a prefill of new tokens after cached ones; only each sequence's last token reaches the lm_head.
-
-    Args:
-        model: a model whose shapes are known.
-        new_tokens: tokens computed per sequence, at least 1 [tokens], any shape.
-        cached_tokens: tokens per sequence already cached [tokens], broadcast with new_tokens.
-        n_sequences: sequences prefilled together, broadcast as well.
-        precision: number format of the weights; None: the checkpoint's own.
-        kv_precision: number format of the attention cache.
-
-    Returns:
-        Operators; their arrays have the broadcast shape.
-
-    Raises:
-        InputError: a shape is unknown.
-
-    Valid:
-        One copy of the model before any parallelism; MTP layers not included, see `mtp_model`.
-
-    Source:
-        The equations of `head_attention`, `mla_attention`, `recurrence` and `mlp_operators`.
-
-    >>> from planner.profiles import active_parameters, model_profile
-    >>> from planner.roofline.operator import total_flop
-    >>> model = model_profile("llama-3.1-8b")
-    >>> float(total_flop(prefill_operators(model, 1024)) / (2 * 1024 * active_parameters(model))).__round__(3)
-    0.948
-    """
-    return pass_operators(
-        model,
-        [Sequences.prefill(new_tokens, cached_tokens, n_sequences)],
-        precision=precision,
-        kv_precision=kv_precision,
-    )
-
-
-def decode_operators(
-    model: ModelProfile,
-    batch: ArrayLike,
-    context_tokens: ArrayLike,
-    *,
-    precision: str | None = None,
-    kv_precision: str = "bf16",
-) -> tuple[Operator, ...]:
-    """Operators of one decode step: one token for each sequence of a batch.
-
-    Args:
-        model: a model whose shapes are known.
-        batch: sequences, at least 1, any shape.
-        context_tokens: keys each new token attends to, itself included [tokens], broadcast with batch.
-        precision: number format of the weights; None: the checkpoint's own.
-        kv_precision: number format of the attention cache.
-
-    Returns:
-        Operators; their arrays have the broadcast shape.
-
-    Raises:
-        InputError: a shape is unknown.
-
-    Valid:
-        As `prefill_operators`.
-
-    Source:
-        As `prefill_operators`.
-
-    >>> from planner.profiles import model_profile
-    >>> operators = decode_operators(model_profile("deepseek-v3"), [1, 64], 4096)
-    >>> [float(operator.gemm.n_products[1].round(1)) for operator in operators if operator.name == "experts_down"]
-    [222.4]
-    """
-    return pass_operators(
-        model, [Sequences.decode(batch, context_tokens)], precision=precision, kv_precision=kv_precision
-    )
 
 
 def pass_operators(
@@ -127,17 +42,27 @@ def pass_operators(
     Raises:
         InputError: a shape is unknown.
 
+    Valid:
+        One copy of the model before any parallelism; MTP layers not included, see `mtp_model`.
+
     Source:
-        Chunked prefill: Sarathi-Serve (2024).
+        The equations of `head_attention`, `mla_attention`, `recurrence` and `mlp_operators`; chunked prefill:
+        Sarathi-Serve (2024).
 
     >>> from planner.profiles import model_profile
     >>> parts = [Sequences.prefill(512), Sequences.decode(8, 4096)]
     >>> float(pass_operators(model_profile("llama-3.1-8b"), parts)[1].gemm.m)
     520.0
+    >>> step = pass_operators(model_profile("deepseek-v3"), [Sequences.decode([1, 64], 4096)])
+    >>> [float(operator.gemm.n_products[1].round(1)) for operator in step if operator.name == "experts_down"]
+    [222.4]
     """
     _refuse_unknown(model)
     architecture = model.architecture
-    hidden, vocabulary = known(architecture.hidden_size, "hidden_size"), known(architecture.vocab_size, "vocab_size")
+    hidden, vocabulary = (
+        required(architecture.hidden_size, "hidden_size"),
+        required(architecture.vocab_size, "vocab_size"),
+    )
     rows = np.asarray(sum(part.rows for part in parts), float)
     width = bytes_per_weight(model, "attention", precision)
     operators = [_embedding(hidden, rows, bytes_per_weight(model, "embedding", precision))]
@@ -187,5 +112,7 @@ def _embedding(hidden: int, rows: FloatArray, width: float) -> Operator:
 
 def _refuse_unknown(model: ModelProfile) -> None:
     if missing := missing_shapes(model.architecture):
-        problem = Problem(model.name, "architecture", "lacks " + ", ".join(missing), "shapes that FLOPs follow from")
+        problem = InputProblem(
+            model.name, "architecture", "lacks " + ", ".join(missing), "shapes that FLOPs follow from"
+        )
         raise InputError(problem)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.roofline.mixed_pass import PromptTokens, mixed_pass_time
-from planner.roofline.served_model import ServedModel
+from planner.roofline.served_model import InstanceModel
 
 FloatArray = NDArray[np.float64]
 FEWEST_TOKENS = 16
@@ -48,7 +48,7 @@ class Reach:
     """Sequences on all replicas."""
 
 
-def pass_times(served: ServedModel, reach: Reach) -> PassTimes:
+def pass_times(served: InstanceModel, reach: Reach) -> PassTimes:
     """The roofline's seconds at knots up to the largest pass, which stand where they stand for any other.
 
     Args:
@@ -71,7 +71,7 @@ def pass_times(served: ServedModel, reach: Reach) -> PassTimes:
     return PassTimes(spread, tokens, keys, sequences, contexts, prompt_s.reshape(grid[0].shape), steps)
 
 
-def decode_steps(served: ServedModel, batches: FloatArray, contexts: FloatArray, most: int) -> FloatArray:
+def decode_steps(served: InstanceModel, batches: FloatArray, contexts: FloatArray, most: int) -> FloatArray:
     """Seconds of steps of 0, 1, 2 and so on sequences, by context; the roofline at knots of the first."""
     found = served.decode_time(batches[:, None], contexts[None, :]).total_s.reshape(len(batches), len(contexts))
     each = np.arange(most + 1, dtype=float)

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.profiles import MixtureOfExperts, ModelProfile
-from planner.profiles.projections import known
-from planner.roofline.chip import Chip, KernelRate
+from planner.profiles.projections import required
+from planner.roofline.chip import Chip
 from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic, exchange_s, sent_values_bytes
 from planner.roofline.formats import IN_BF16, ProductFormats
+from planner.roofline.kernel_rates import KernelRate
 from planner.roofline.layout import Layout
 from planner.roofline.mlp import mlp_operators
-from planner.roofline.operator import ACTIVATION_BYTES, FloatArray, Operator
+from planner.roofline.operator import ACTIVATION_BYTES, FloatArray, Operator, is_dense
 from planner.roofline.operators import pass_operators
 from planner.roofline.sequences import Sequences
 from planner.roofline.weights import bytes_per_weight, format_bytes, weight_formats
@@ -165,7 +166,7 @@ def rank_work(
     rows = _Rows.of(parts, layout, builder.dense_ranks)
     local, dense = counted, {}
     if layout.dp_size > 1:
-        shares = [_share(part, layout.dp_size) for part in parts]
+        shares = [part.on_fullest_replica(layout.dp_size) for part in parts]
         local = tuple(pass_operators(model, shares, precision=precision, kv_precision=kv_precision))
     if builder.dense_ranks != layout.stage_size:
         dense = {operator.name: operator for operator in mlp_operators(model, rows.dense, precision)}
@@ -189,17 +190,11 @@ class _Rows:
     @classmethod
     def of(cls, parts: Sequence[Sequences], layout: Layout, dense_ranks: int) -> "_Rows":
         def rows(n_replicas: float) -> FloatArray:
-            return np.asarray(sum(_share(part, n_replicas).rows for part in parts), float)
+            return np.asarray(sum(part.on_fullest_replica(n_replicas).rows for part in parts), float)
 
         n_sharing = dense_ranks / layout.tp_size
         dense = rows(layout.dp_size / max(n_sharing, 1.0)) * min(n_sharing, 1.0)
         return cls(rows(1.0), rows(layout.dp_size), dense)
-
-
-def _share(part: Sequences, n_replicas: float) -> Sequences:
-    """Sequences of the fullest replica: an even share, but a whole one at least."""
-    n = np.minimum(part.n_sequences, np.maximum(part.n_sequences / n_replicas, part.least_on_replica))
-    return Sequences(part.phase, n, part.new_tokens, part.cached_tokens)
 
 
 def _as_shared(operator: Operator, own: Operator, dense: Mapping[str, Operator]) -> Operator:
@@ -209,11 +204,6 @@ def _as_shared(operator: Operator, own: Operator, dense: Mapping[str, Operator])
     if is_dense(operator):
         return dense.get(operator.name, operator)
     return own
-
-
-def is_dense(operator: Operator) -> bool:
-    """True if dense ranks share the operator: dense MLPs and shared experts, with what lies between their products."""
-    return operator.split == "columns" or operator.part in ("dense_mlp", "shared_experts")
 
 
 class _Builder:
@@ -286,7 +276,7 @@ class _Builder:
 
     def add_collectives(self, rows: _Rows) -> None:
         layout, architecture, moe = self.layout, self.model.architecture, self.model.architecture.moe
-        width = ACTIVATION_BYTES * known(architecture.hidden_size, "hidden_size")
+        width = ACTIVATION_BYTES * required(architecture.hidden_size, "hidden_size")
         n_mixers = sum(group.n_layers for group in architecture.attention)
         n_dense, n_sparse = architecture.n_dense_layers, architecture.n_sparse_layers
         self._append_all_reduce("all_reduce_attention", n_mixers, layout.tp_size, width * rows.replica)
@@ -338,7 +328,7 @@ class _Builder:
         Where they are laid side by side, prompts' tokens are copied once for every expert before its products and
         summed after them; kernels of low latency, in decode, write them where they belong.
         """
-        outer = moe.latent_size or known(self.model.architecture.hidden_size, "hidden_size")
+        outer = moe.latent_size or required(self.model.architecture.hidden_size, "hidden_size")
         values, n_ranks = rows / self.layout.tp_size * outer, self.layout.stage_size
         network_s = self.chip.exchange_latency_s(n_ranks)
         sent_s = exchange_s(moe, self.chip, self.layout, self.traffic, values, is_decode=self.is_decode)

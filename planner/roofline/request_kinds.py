@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.roofline.colocated import MeanRequest, linear_memory
 from planner.roofline.operator import FloatArray
-from planner.roofline.served_model import ServedModel
+from planner.roofline.served_model import InstanceModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ def cells(values: FloatArray, weights: FloatArray, n: int) -> np.ndarray:
     return found
 
 
-def most_held(served: ServedModel, requests: RequestKinds, reserves_output: bool) -> int:
+def most_held(served: InstanceModel, requests: RequestKinds, reserves_output: bool) -> int:
     """Sequences in the memory of an instance at once, each with what it holds on average over its stay.
 
     Args:

@@ -1,6 +1,6 @@
 """Sequences alike in one forward pass, and how many keys their queries attend to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -43,6 +43,11 @@ class Sequences:
         """
         count, context = np.broadcast_arrays(np.asarray(batch, float), np.asarray(context_tokens, float))
         return cls("decode", count, np.full_like(count, new_tokens), context - 1)
+
+    def on_fullest_replica(self, n_replicas: float) -> Self:
+        """Those of the fullest of so many attention replicas: an even share, but a whole one at least."""
+        n = np.minimum(self.n_sequences, np.maximum(self.n_sequences / n_replicas, self.least_on_replica))
+        return replace(self, n_sequences=n, least_on_replica=1.0)
 
     @property
     def rows(self) -> FloatArray:

@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles import ModelProfile, Speculation, WeightPart
 from planner.roofline.chip import Chip
 from planner.roofline.engine_memory import MemorySettings
@@ -83,7 +83,7 @@ def prefill_passes(
 
 
 @dataclass(frozen=True, eq=False)
-class ServedModel:
+class InstanceModel:
     """One model on one instance under one software stack."""
 
     model: ModelProfile
@@ -109,9 +109,13 @@ class ServedModel:
         """Raises InputError for more pipeline stages than the model has layers, and for drafts that cannot be."""
         n, stages = self.model.architecture.n_layers, self.layout.pp_size
         if stages > n:
-            raise InputError(Problem("layout", "pp", f"is {stages}", f"at most {n}, the layers of {self.model.name}"))
+            raise InputError(
+                InputProblem("layout", "pp", f"is {stages}", f"at most {n}, the layers of {self.model.name}")
+            )
         if self.speculation is not None and stages > 1:
-            raise InputError(Problem("layout", "pp", f"is {stages} beside draft tokens", "1, where tokens are drafted"))
+            raise InputError(
+                InputProblem("layout", "pp", f"is {stages} beside draft tokens", "1, where tokens are drafted")
+            )
         if self.speculation is not None and self.speculation.draft is not None:
             check_draft(self.model, self.speculation.draft)
 
@@ -145,7 +149,7 @@ class ServedModel:
         return 1.0 if self.speculation is None else tokens_per_step(self.speculation.acceptance)
 
     @cached_property
-    def drafter(self) -> "ServedModel | None":
+    def drafter(self) -> "InstanceModel | None":
         """Drafter on the same accelerators: another model in its checkpoint's format, or an MTP layer in this
         one's; None without speculation. Raises InputError where the model has none."""
         if self.speculation is None:
@@ -169,7 +173,7 @@ class ServedModel:
         return self._memory_of(self, beside_bytes=self._memory_of(self.drafter, shared).weights_bytes)
 
     def _memory_of(
-        self, one: "ServedModel", shared: Collection[WeightPart] = (), beside_bytes: float = 0.0
+        self, one: "InstanceModel", shared: Collection[WeightPart] = (), beside_bytes: float = 0.0
     ) -> MemoryFit:
         return memory_fit(
             one.model,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles import ModelProfile, missing_shapes
 
 VOCABULARY_PADDING = 0.002
@@ -85,7 +85,7 @@ def mtp_model(model: ModelProfile) -> ModelProfile:
     whole = model.architecture
     if not whole.n_mtp_layers:
         allowed = "a model whose profile has n_mtp_layers, or another model that drafts"
-        raise InputError(Problem("speculation", "draft", f"{model.name} has no MTP layers", allowed))
+        raise InputError(InputProblem("speculation", "draft", f"{model.name} has no MTP layers", allowed))
     everywhere = {"n_dense_first_layers": 0, "layer_period": 1, "layer_offset": 0}
     sparse = None if whole.moe is None else whole.moe.model_copy(update=everywhere)
     changes = {
@@ -105,11 +105,11 @@ def check_draft(model: ModelProfile, draft: ModelProfile) -> None:
     """Raises InputError for a model that cannot draft for another: unknown shapes, or another vocabulary."""
     if missing := missing_shapes(draft.architecture):
         what = f"{draft.name} lacks {', '.join(missing)}"
-        raise InputError(Problem("speculation", "draft", what, "a model whose shapes are known"))
+        raise InputError(InputProblem("speculation", "draft", what, "a model whose shapes are known"))
     own, other = model.architecture.vocab_size or 0, draft.architecture.vocab_size or 0
     if abs(own - other) > VOCABULARY_PADDING * own:
         what = f"{draft.name} has a vocabulary of {other:,}, and {model.name} one of {own:,}"
-        raise InputError(Problem("speculation", "draft", what, "a draft model of the same vocabulary"))
+        raise InputError(InputProblem("speculation", "draft", what, "a draft model of the same vocabulary"))
 
 
 def with_caches_of(model: ModelProfile, draft: ModelProfile) -> ModelProfile:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from planner.errors import InputError, Problem, did_you_mean
+from planner.errors import InputError, InputProblem, did_you_mean
 from planner.profiles import HardwareProfile, ModelProfile, StackProfile, profile_names, stack_profile
 from planner.profiles.instance_spec import OwnStack, StackCriteria
 from planner.profiles.stack import Calibration, HarnessSettings, StackSettings, WideSettings
@@ -228,11 +228,11 @@ def stack(name: str) -> Stack:
         if name.casefold() == framework or name.casefold().startswith(f"{framework}-"):
             version = name[len(framework) + 1 :]
             if version and not VERSION.fullmatch(version):
-                raise InputError(Problem("stack", "", f"{name!r} names no version", "letters, digits and . _ + -"))
+                raise InputError(InputProblem("stack", "", f"{name!r} names no version", "letters, digits and . _ + -"))
             found = stack_of_profile(stack_profile(framework))
             return replace(found, name=f"{framework}-{version}", version=version) if version else found
     hint = did_you_mean(name, (*frameworks, DATASHEET_NAME))
-    raise InputError(Problem("stack", "", f"{name!r} is no known framework", hint))
+    raise InputError(InputProblem("stack", "", f"{name!r} is no known framework", hint))
 
 
 def stack_of_profile(profile: StackProfile) -> Stack:
@@ -262,7 +262,7 @@ def best_stack(model: str, *hardware: str) -> Stack:
     """
     profiles = [stack_profile(name) for name in profile_names("stack")]
     if not profiles:
-        raise InputError(Problem("stack", "", "no stack profile is installed", "or --stack datasheet"))
+        raise InputError(InputProblem("stack", "", "no stack profile is installed", "or --stack datasheet"))
     return stack_of_profile(min(profiles, key=lambda profile: _distance(profile, model, hardware)))
 
 
@@ -292,7 +292,7 @@ def _own_or_shipped(name: str, own: Mapping[str, OwnStack]) -> Stack:
         return stack(name)
     if found.points:
         allowed = "factors, as `planner optimize` fits them to the points before it plans"
-        raise InputError(Problem(f"stacks.{name}", "points", "are not fitted yet", allowed))
+        raise InputError(InputProblem(f"stacks.{name}", "points", "are not fitted yet", allowed))
     return altered(stack(found.like), name, found.factors, found.settings)
 
 

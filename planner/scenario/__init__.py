@@ -1,6 +1,13 @@
-"""The question: what is asked of the planner, read, checked and varied."""
+"""The question: what is asked of the planner, read, checked and varied.
 
-from planner.scenario.alike import alike_classes
+Public modules:
+
+    bundled       where scenarios are: bundled ones by name, others by path
+    located       profiles that a scenario names, from its own folder, with what was measured of its model
+    own_profiles  profiles that a scenario brings by path
+    usual         usual ranges of what scenarios and options state
+"""
+
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven
 from planner.scenario.bundled import bundled_scenarios, scenario_path
 from planner.scenario.bursts import is_burstier, uneven_arrivals
@@ -22,19 +29,19 @@ from planner.scenario.execution import (
     Sessions,
     ShortTermScheduler,
 )
+from planner.scenario.hourly_cost import accelerator_usd_per_hour, busy_usd_per_hour
 from planner.scenario.instances import at_pool, drafts_unknown, instance_spec, unmeasured
 from planner.scenario.loading import load_scenario, read_scenario
 from planner.scenario.located import is_path, located, seen_from
+from planner.scenario.measurements import Claim, Measurement
 from planner.scenario.moved import Move
-from planner.scenario.notes import question_notes
+from planner.scenario.notes import alike_classes, question_notes
 from planner.scenario.overrides import parsed_key
 from planner.scenario.parts import (
     CapacityRule,
-    Claim,
     Comparison,
     Link,
     LinkTier,
-    Measurement,
     ModelChoice,
     Objective,
     Period,
@@ -50,6 +57,8 @@ from planner.scenario.question import Scenario
 from planner.scenario.requests import requests_of
 
 __all__ = [
+    "accelerator_usd_per_hour",
+    "busy_usd_per_hour",
     "VERDICT",
     "AssumedStack",
     "Assumption",

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from planner.errors import did_you_mean
 from planner.profiles import Efficiencies, Figures, HardwareProfile, StackFactors, too_steep, zero_rates
 from planner.ranges import NonNegative, Positive, Share, Title, Whole
-from planner.schema import Fault, StrictModel, raise_faults
+from planner.schema import FieldError, StrictModel, raise_faults
 
 OWN = "scenario"
 """Id under which a completed profile cites the scenario."""
@@ -62,13 +62,13 @@ class AssumedStack(StrictModel):
         raise_faults(self._faults())
         return self
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[FieldError]:
         known = StackFactors.model_fields
         for name in self.factors:
             if name not in known:
-                yield Fault(("factors", name), f"is no factor of a stack ({did_you_mean(name, known)})")
+                yield FieldError(("factors", name), f"is no factor of a stack ({did_you_mean(name, known)})")
         for name, message in zero_rates(self.factors):
-            yield Fault(("factors", name), message)
+            yield FieldError(("factors", name), message)
 
 
 class BreakEven(StrictModel):

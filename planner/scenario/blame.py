@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.errors import Problem, did_you_mean
-from planner.scenario.overrides import KEY, option, parsed_key
+from planner.errors import InputProblem, did_you_mean
+from planner.scenario.overrides import KEY, parsed_key, shortened_override
 from planner.schema import TomlFile, dotted
 from planner.toml_lines import KeyPath
 
 
-def of_override(problem: Problem, file: TomlFile, changes: Mapping[str, KeyPath]) -> Problem:
+def of_override(problem: InputProblem, file: TomlFile, changes: Mapping[str, KeyPath]) -> InputProblem:
     """A problem that the file alone does not have, as told of the override; one inside a profile's file stays there."""
     if problem.file != file.name:
         return problem
@@ -17,7 +17,7 @@ def of_override(problem: Problem, file: TomlFile, changes: Mapping[str, KeyPath]
     guilty = [text for text, key in changes.items() if is_within(problem.key, dotted(key))] or [*changes]
     key = "" if problem.key == dotted(changes[guilty[-1]]) else problem.key
     allowed = problem.allowed or next(filter(None, hints), "")
-    return replace(problem, file=" ".join(map(option, guilty)), key=key, line=None, allowed=allowed)
+    return replace(problem, file=" ".join(map(shortened_override, guilty)), key=key, line=None, allowed=allowed)
 
 
 def _new_entry(key: KeyPath, file: TomlFile) -> str:

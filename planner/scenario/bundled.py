@@ -3,7 +3,7 @@
 from os.path import isdir
 from pathlib import Path
 
-from planner.errors import InputError, Problem, did_you_mean
+from planner.errors import InputError, InputProblem, did_you_mean
 from planner.profiles.folders import schema_in, toml_files_below
 from planner.schema import is_file
 
@@ -43,11 +43,11 @@ def scenario_path(name: str) -> Path:
     if is_file(path / FILE):
         return path / FILE
     if isdir(path):
-        raise InputError(Problem(name, "", f"is a folder without {FILE}", f"a folder with {FILE}, or a file"))
+        raise InputError(InputProblem(name, "", f"is a folder without {FILE}", f"a folder with {FILE}, or a file"))
     if not is_file(path) and path.suffix != ".toml":
-        raise InputError(Problem(name, "", "is no bundled scenario and no file", did_you_mean(name, bundled)))
+        raise InputError(InputProblem(name, "", "is no bundled scenario and no file", did_you_mean(name, bundled)))
     if (suffix := path.suffix.lower()) in OTHERS:
-        raise InputError(Problem(name, "", f"is no scenario, which is TOML, but a {suffix} file", OTHERS[suffix]))
+        raise InputError(InputProblem(name, "", f"is no scenario, which is TOML, but a {suffix} file", OTHERS[suffix]))
     return path
 
 

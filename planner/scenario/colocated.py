@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.errors import Problem
-from planner.schema import Fault
+from planner.errors import InputProblem
+from planner.schema import FieldError
 
 if TYPE_CHECKING:
     from planner.scenario.question import Scenario
 
 
-def colocated_faults(scenario: Scenario) -> Iterator[Fault]:
+def colocated_faults(scenario: Scenario) -> Iterator[FieldError]:
     """Faults of a pool that prefills and decodes in one batch."""
     for name, pool in scenario.pools.items():
         if pool.role == "colocated" and pool.service_times == "measured":
             what = 'is "measured", and nobody measures passes with prompts and decoding sequences'
-            yield Fault(("pools", name, "service_times"), f'{what} ("roofline", or leave it out)')
+            yield FieldError(("pools", name, "service_times"), f'{what} ("roofline", or leave it out)')
 
 
-def not_planned(scenario: Scenario) -> Iterator[Problem]:
+def not_planned(scenario: Scenario) -> Iterator[InputProblem]:
     """Parts of a question that are not planned with a colocated pool; a plan of it that is written by hand can be run.
 
     Args:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from planner.errors import did_you_mean
 from planner.ranges import NonNegative, Positive, Seconds, Seed
-from planner.schema import Fault as StatedFault
+from planner.schema import FieldError as StatedFault
 from planner.schema import StrictModel, raise_faults
 from planner.workload.lengths import Lengths
 

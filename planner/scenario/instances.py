@@ -5,7 +5,7 @@ The optimizer and the executor both begin here. What either makes of it is its o
 
 from collections.abc import Iterable
 
-from planner.errors import Problem
+from planner.errors import InputProblem
 from planner.profiles import HardwareProfile, missing_shapes
 from planner.profiles.instance_spec import InstanceSpec
 from planner.scenario.parts import Pool
@@ -50,7 +50,7 @@ def _longest_step_s(scenario: Scenario, pool: Pool) -> float | None:
     return min((limit / pool.time_factor * MILLI for limit in limits_ms if limit is not None), default=None)
 
 
-def drafts_unknown(scenario: Scenario, name: str, pool: Pool, asked: InstanceSpec) -> Problem | None:
+def drafts_unknown(scenario: Scenario, name: str, pool: Pool, asked: InstanceSpec) -> InputProblem | None:
     """Problem of a pool whose decode steps somebody measured, where tokens are to be drafted; None: no problem."""
     if asked.speculation is None or asked.measured is None or pool.role != "decode":
         return None
@@ -61,7 +61,7 @@ def drafts_unknown(scenario: Scenario, name: str, pool: Pool, asked: InstanceSpe
     return scenario.problem((*key, "draft_tokens"), what, f"{ways}, or no draft_tokens")
 
 
-def unmeasured(scenario: Scenario, name: str, pool: Pool, asked: InstanceSpec) -> Problem:
+def unmeasured(scenario: Scenario, name: str, pool: Pool, asked: InstanceSpec) -> InputProblem:
     """Problem of a pool that nobody measured and the roofline is not to time, or cannot."""
     known = ", ".join(
         f"{m.n_accelerators} x {m.hardware} in {m.precision}"
@@ -77,7 +77,7 @@ def unmeasured(scenario: Scenario, name: str, pool: Pool, asked: InstanceSpec) -
     )
 
 
-def at_pool(scenario: Scenario, name: str, problems: Iterable[Problem]) -> list[Problem]:
+def at_pool(scenario: Scenario, name: str, problems: Iterable[InputProblem]) -> list[InputProblem]:
     """Problems of the roofline, at the pool that asked for it; those at a line of a profile's file stay there."""
     return [
         p

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles.folders import own_dirs
-from planner.reading import resolved
+from planner.reading import resolved_path
 from planner.scenario.blame import of_override
 from planner.scenario.bundled import scenario_path
-from planner.scenario.overrides import assign, option, parsed_override, unsourced
+from planner.scenario.overrides import assign, parsed_override, shortened_override, unsourced
 from planner.scenario.question import Scenario, checked
 from planner.schema import TomlFile, read_text
 from planner.toml_lines import KeyPath
@@ -19,7 +19,7 @@ from planner.toml_lines import KeyPath
 def read_scenario(name: str, overrides: Iterable[str] = ()) -> Scenario:
     """A bundled scenario, or one from a path, with `KEY=VALUE` overrides; raises as `load_scenario` does."""
     path = scenario_path(name)
-    return load_scenario(read_text(path), str(path), resolved(path).parent, overrides)
+    return load_scenario(read_text(path), str(path), resolved_path(path).parent, overrides)
 
 
 def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str] = ()) -> Scenario:
@@ -56,11 +56,11 @@ def _assigned(stated: dict[str, Any], override: str) -> KeyPath:
         key, value = parsed_override(override)
         assign(stated, key, value)
     except InputError as error:
-        raise InputError(replace(p, file=option(override), key="") for p in error.problems) from None
+        raise InputError(replace(p, file=shortened_override(override), key="") for p in error.problems) from None
     return key
 
 
-def _problems(file: TomlFile, directory: Path) -> tuple[Problem, ...]:
+def _problems(file: TomlFile, directory: Path) -> tuple[InputProblem, ...]:
     """Problems of a file as it stands."""
     try:
         checked(file, file.data, directory)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.profiles import ModelProfile, model_profile
-from planner.scenario.overrides import merged
+from planner.scenario.overrides import merged_tables
 
 
 def with_profile_measurements(data: dict[str, Any], directory: Path) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def with_profile_measurements(data: dict[str, Any], directory: Path) -> dict[str
     theirs = {key: item.model_dump(exclude_none=True) for key, item in profile.measured.items()}
     further = {key for key, item in own.items() if isinstance(item, dict) and "model" in item}
     joined = {
-        **merged(theirs, {key: item for key, item in own.items() if key not in further}),
+        **merged_tables(theirs, {key: item for key, item in own.items() if key not in further}),
         **{key: own[key] for key in further},
     }
     # The scenario's own come first: of two measurements of one instance the first counts.

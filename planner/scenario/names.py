@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles import ModelProfile, model_profile
 from planner.scenario.assumptions import assumption_faults
 from planner.scenario.located import located
@@ -15,16 +15,16 @@ from planner.toml_lines import KeyPath
 if TYPE_CHECKING:
     from planner.scenario.question import Scenario
 
-AtKey = Callable[[KeyPath, str, str], Problem]
+AtKey = Callable[[KeyPath, str, str], InputProblem]
 """A problem at the line of a key: what is wrong, and what is allowed."""
 
 
-def name_problems(scenario: "Scenario") -> Iterator[Problem]:
+def name_problems(scenario: "Scenario") -> Iterator[InputProblem]:
     """Resolve every profile now, so that a wrong name is an error of the file and not of the run."""
     yield from _with_one_choice(_name_problems(scenario))
 
 
-def _with_one_choice(problems: Iterable[Problem]) -> Iterator[Problem]:
+def _with_one_choice(problems: Iterable[InputProblem]) -> Iterator[InputProblem]:
     """Problems, of which those that say the same of a name do not list again what is allowed."""
     told: set[str] = set()
     for problem in problems:
@@ -32,7 +32,7 @@ def _with_one_choice(problems: Iterable[Problem]) -> Iterator[Problem]:
         told.add(problem.message)
 
 
-def _name_problems(scenario: "Scenario") -> Iterator[Problem]:
+def _name_problems(scenario: "Scenario") -> Iterator[InputProblem]:
     names: list[tuple[KeyPath, str]] = [(("pools", n, "hardware"), pool.hardware) for n, pool in scenario.pools.items()]
     names += [(("prices", n), n) for n in scenario.prices]
     names += [(("assumed", n), n) for n in scenario.assumed]
@@ -55,7 +55,7 @@ def _name_problems(scenario: "Scenario") -> Iterator[Problem]:
             yield from of_profile(scenario.problem, ("measured", name, "hardware"), hardware, error)
 
 
-def _model_problems(scenario: "Scenario") -> Iterator[Problem]:
+def _model_problems(scenario: "Scenario") -> Iterator[InputProblem]:
     """Further models without a profile, experts that a model cannot have, and measurements hidden by others."""
     known: dict[str | None, ModelProfile] = {}
     for name in (None, *scenario.models):
@@ -74,7 +74,7 @@ def _model_problems(scenario: "Scenario") -> Iterator[Problem]:
         yield scenario.problem(("measured", name), what, "a name of its own")
 
 
-def _expert_problems(scenario: "Scenario", name: str | None, profile: ModelProfile) -> Iterator[Problem]:
+def _expert_problems(scenario: "Scenario", name: str | None, profile: ModelProfile) -> Iterator[InputProblem]:
     """Experts per token that a model cannot have."""
     wanted, moe = scenario.model_choice(name).n_experts_per_token, profile.architecture.moe
     if wanted is None or (moe and wanted <= moe.n_experts):
@@ -84,7 +84,7 @@ def _expert_problems(scenario: "Scenario", name: str | None, profile: ModelProfi
     yield scenario.problem((*key, "n_experts_per_token"), f"is {wanted}", allowed)
 
 
-def _draft_problems(scenario: "Scenario", name: str | None, profile: ModelProfile) -> Iterator[Problem]:
+def _draft_problems(scenario: "Scenario", name: str | None, profile: ModelProfile) -> Iterator[InputProblem]:
     """Drafts by a model without a profile, or by MTP layers that a model does not have."""
     choice = scenario.model_choice(name)
     key = ("model",) if name is None else ("models", name)
@@ -98,7 +98,7 @@ def _draft_problems(scenario: "Scenario", name: str | None, profile: ModelProfil
         yield scenario.problem((*key, "draft_tokens"), what, "with draft_model, or no draft tokens")
 
 
-def _assumption_problems(scenario: "Scenario") -> Iterator[Problem]:
+def _assumption_problems(scenario: "Scenario") -> Iterator[InputProblem]:
     """Assumptions about figures that are none, or that are known."""
     for name, items in scenario.assumed.items():
         try:
@@ -110,7 +110,7 @@ def _assumption_problems(scenario: "Scenario") -> Iterator[Problem]:
     yield from _repeated(scenario, "assumed", "completed")
 
 
-def _break_even_problems(scenario: "Scenario") -> Iterator[Problem]:
+def _break_even_problems(scenario: "Scenario") -> Iterator[InputProblem]:
     """Break-evens of keys at which no number stands: there would be nothing to vary."""
     for i, item in enumerate(scenario.break_even):
         if not KEY.fullmatch(item.key):
@@ -124,7 +124,7 @@ def _break_even_problems(scenario: "Scenario") -> Iterator[Problem]:
             yield scenario.problem(("break_even", i, "key"), what, "a key as --set takes it, with a number")
 
 
-def _repeated(scenario: "Scenario", table: Literal["prices", "assumed"], done: str) -> Iterator[Problem]:
+def _repeated(scenario: "Scenario", table: Literal["prices", "assumed"], done: str) -> Iterator[InputProblem]:
     """Two entries of one accelerator under different names: only one of them could count."""
     first: dict[str, str] = {}
     for name in getattr(scenario, table):
@@ -138,6 +138,6 @@ def _repeated(scenario: "Scenario", table: Literal["prices", "assumed"], done: s
             yield scenario.problem((table, name), message, allowed)
 
 
-def of_profile(problem: AtKey, key: KeyPath, name: str, error: InputError) -> list[Problem]:
+def of_profile(problem: AtKey, key: KeyPath, name: str, error: InputError) -> list[InputProblem]:
     """Problems of finding a profile, at the key that names it; those inside the profile's file stay there."""
     return [p if p.key or p.line else problem(key, f"'{name}' {p.message}", p.allowed) for p in error.problems]

@@ -9,12 +9,11 @@ from planner.profiles.efficiency_checks import RANGES as EFFICIENCIES
 from planner.profiles.figure_units import unit_hint
 from planner.profiles.model_checks import measurement_faults
 from planner.profiles.stack_checks import RANGES as FACTORS
-from planner.scenario.alike import alike_classes
 from planner.scenario.own_profiles import own_profile_notes
 from planner.scenario.usual import Usual, numbers_in, unusual, usual_at, usual_rent
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
-from planner.units import number, plain
+from planner.units import exact_number, number
 
 if TYPE_CHECKING:
     from planner.scenario.question import Scenario
@@ -78,5 +77,28 @@ def _beyond(table: KeyPath, stated: Mapping[str, float], ranges: Mapping[str, Ra
     for key, value in stated.items():
         if key in ranges and value not in ranges[key]:
             hint = unit_hint(key, value, ranges[key])
-            text = f"{dotted((*table, key))} = {plain(value)} is beyond the usual {ranges[key]}"
+            text = f"{dotted((*table, key))} = {exact_number(value)} is beyond the usual {ranges[key]}"
             yield note("value-beyond-usual", f"{text}; {hint}" if hint else text)
+
+
+def alike_classes(scenario: "Scenario") -> tuple[tuple[str, ...], ...]:
+    """Names of classes, those together that are alike: of one model, workload, promise, homes, pools and times of day.
+
+    A plan treats them as one class with the sum of their shares, so that a class that is cut in two asks nothing new.
+
+    Args:
+        scenario: the question.
+
+    Returns:
+        Every class once, groups and their members in the order of the scenario.
+    """
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name, (_, workload) in scenario.workloads.items():
+        stated, slo = scenario.classes.get(name), scenario.slo_of(name)
+        homes = () if stated is None else tuple(sorted(stated.sites.items()))
+        pools = tuple(key for key, pool in scenario.pools.items() if name in scenario.classes_of(pool))
+        factors = tuple(period.by_class.get(name, 1.0) for period in scenario.periods.values())
+        promise = None if slo is None else slo.model_dump_json()
+        kind = (scenario.model_of(name), workload.model_dump_json(), promise, homes, pools, factors)
+        groups.setdefault(kind, []).append(name)
+    return tuple(map(tuple, groups.values()))

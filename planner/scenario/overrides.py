@@ -5,8 +5,8 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.errors import InputError, Problem, UsageError, printable
-from planner.reading import KEY_CHARACTERS, MOST_DEPTH, ExcessError, check_content, toml_value
+from planner.errors import InputError, InputProblem, UsageError, printable
+from planner.reading import KEY_CHARACTERS, MOST_DEPTH, ExcessError, check_content, parsed_toml
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 
@@ -15,23 +15,23 @@ def parsed_override(text: str) -> tuple[KeyPath, Any]:
     """A `KEY=VALUE` text as a key path and a TOML value; a bare word is a string. Raises UsageError."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise UsageError(f"{option(text)}: not KEY=VALUE, such as --set pools.pd-p.n_instances=3")
+        raise UsageError(f"{shortened_override(text)}: not KEY=VALUE, such as --set pools.pd-p.n_instances=3")
     try:
         return parsed_key(key.strip()), _parsed_value(value)
     except ExcessError as error:
-        raise InputError(Problem("--set", key, error.excess.message, error.excess.allowed)) from None
+        raise InputError(InputProblem("--set", key, error.excess.message, error.excess.allowed)) from None
 
 
 def _parsed_value(text: str) -> Any:
     try:
-        return toml_value(f"value = {text}")["value"]
+        return parsed_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         word = text.strip()
         check_content([word], None, is_strict=True)
         return word
 
 
-def option(text: str) -> str:
+def shortened_override(text: str) -> str:
     """An override as it was given, cut to a readable length."""
     return f"--set {printable(text, OPTION_CHARACTERS)}"
 
@@ -44,7 +44,9 @@ KEY = re.compile(rf"{_PART}(?:\.{_PART}|\[\d{{1,6}}\]){{0,{MOST_DEPTH - 1}}}")
 def parsed_key(text: str) -> KeyPath:
     """A dotted key, quoted parts and list indexes included, as a path. Raises InputError."""
     if not KEY.fullmatch(text) or len(text) > KEY_CHARACTERS:
-        raise InputError(Problem("--set", text, "is not written as a key", "such as pools.pd-p.n_instances, tiers[0]"))
+        raise InputError(
+            InputProblem("--set", text, "is not written as a key", "such as pools.pd-p.n_instances, tiers[0]")
+        )
     parts = re.findall(r'"([^"]*)"|([^.\[\]"]+)|\[(\d+)\]', text)
     return tuple(int(index) if index else quoted or bare for quoted, bare, index in parts)
 
@@ -54,7 +56,9 @@ def assign(data: dict[str, Any], key: KeyPath, value: Any) -> None:
     node: Any = data
     for depth, part in enumerate(key):
         if not _fits(node, part):
-            raise InputError(Problem("--set", dotted(key), f"'{dotted(key[: depth + 1])}' is no key of the scenario"))
+            raise InputError(
+                InputProblem("--set", dotted(key), f"'{dotted(key[: depth + 1])}' is no key of the scenario")
+            )
         last = depth == len(key) - 1
         node[part] = value if last else _copied(node, part)
         node = node[part]
@@ -82,8 +86,8 @@ def _copied(node: Any, part: str | int) -> Any:
     return list(child) if isinstance(child, list | tuple) else dict(child) if isinstance(child, Mapping) else child
 
 
-def merged(base: Any, over: Any) -> Any:
+def merged_tables(base: Any, over: Any) -> Any:
     """Two nested tables as one; the second wins key by key."""
     if not isinstance(base, Mapping) or not isinstance(over, Mapping):
         return over
-    return {**base, **{key: merged(base[key], item) if key in base else item for key, item in over.items()}}
+    return {**base, **{key: merged_tables(base[key], item) if key in base else item for key, item in over.items()}}

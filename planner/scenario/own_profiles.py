@@ -5,15 +5,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.notes import Note
 from planner.profiles import Kind, labels, namesake_note, namesakes, profile
-from planner.reading import resolved
+from planner.profiles.instance_spec import StackCriteria
+from planner.reading import resolved_path
 from planner.scenario.located import is_path, located
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 
 if TYPE_CHECKING:
+    from planner.scenario.parts import ModelChoice, Pool
     from planner.scenario.question import Scenario
 
 Reference = tuple[Kind, KeyPath, str]
@@ -57,15 +59,15 @@ def brought_hardware(scenario: "Scenario") -> dict[str, str]:
     return found
 
 
-def shared_names(scenario: "Scenario") -> Iterator[Problem]:
+def shared_names(scenario: "Scenario") -> Iterator[InputProblem]:
     """Names that would stand for two profiles: those of two files, or of a file and of one in the catalogue."""
     owners: dict[tuple[Kind, str], tuple[KeyPath, Path]] = {}
     taken: dict[tuple[Kind, str], KeyPath] = {}
     for kind, key, path in brought(scenario):
         with suppress(InputError):  # told where the path is
             name = profile(str(path), (kind,)).name
-            first, other = owners.setdefault((kind, name), (key, resolved(path)))
-            if other != resolved(path):
+            first, other = owners.setdefault((kind, name), (key, resolved_path(path)))
+            if other != resolved_path(path):
                 what = f"is another {kind} profile named {name!r} than that of {dotted(first)}"
                 yield scenario.problem(key, what, "profiles with names of their own")
             taken |= {(kind, label.casefold()): first for label in namesakes(path, kind)}
@@ -86,3 +88,22 @@ def own_profile_notes(scenario: "Scenario") -> Iterator[Note]:
 def _framework(name: str, taken: dict[tuple[Kind, str], KeyPath]) -> str:
     """The part of a stack's name before its version that is taken; else all of it."""
     return next((label for kind, label in taken if kind == "stack" and f"{name}-".startswith(f"{label}-")), name)
+
+
+def stack_criteria(scenario: "Scenario", model: str | None) -> StackCriteria:
+    """Criteria that choose the stack for the pools of a model that state none."""
+    pools = [pool for pool in scenario.stated_pools.values() if pool.model == model]
+    measured = (scenario.measured_for(pool) for pool in pools)
+    stated = scenario.model_choice(model).stack
+    return StackCriteria(
+        model=scenario.profile_of(model).name,
+        hardware=tuple(sorted({scenario.hardware_of(pool).name for pool in pools})),
+        ran_under=tuple(sorted({found.stack for found in measured if found is not None and found.stack is not None})),
+        stated=stated and located(stated, scenario.directory),
+    )
+
+
+def choice_for(choice: "ModelChoice", pool: "Pool") -> "ModelChoice":
+    """Model that is served where a pool may state number formats of its own."""
+    stated = {"precision": pool.precision, "kv_precision": pool.kv_precision}
+    return choice.model_copy(update={key: value for key, value in stated.items() if value is not None})

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from planner.profiles import MOST_DRAFT_TOKENS, MeasuredInstance, speculation_fault
-from planner.ranges import Fraction, Heads, Name, NonNegative, Positive, Share, Title
-from planner.schema import Fault, StrictModel, raise_faults
+from planner.profiles import MOST_DRAFT_TOKENS, speculation_fault
+from planner.ranges import Fraction, Heads, Name, NonNegative, Share, Title
+from planner.schema import FieldError, StrictModel, raise_faults
 from planner.workload import Workload
 
 CapacityRule = Literal["mean-length", "expected-work"]
@@ -71,9 +71,9 @@ class ModelChoice(StrictModel):
         n, stated = self.draft_tokens, self.acceptance
         if n and stated is None:
             allowed = "how likely drafted tokens are accepted, such as 0.7"
-            raise_faults([Fault(("acceptance",), f"is required with draft_tokens = {n} ({allowed})")])
+            raise_faults([FieldError(("acceptance",), f"is required with draft_tokens = {n} ({allowed})")])
         if n and isinstance(stated, tuple) and (fault := speculation_fault(n, stated)):
-            raise_faults([Fault(("acceptance",), f"{fault[0]} ({fault[1]})")])
+            raise_faults([FieldError(("acceptance",), f"{fault[0]} ({fault[1]})")])
         return self
 
 
@@ -172,7 +172,7 @@ class Site(StrictModel):
     def _draws_least_when_idle(self) -> Self:
         idle, busy = self.idle_draw_fraction, self.draw_fraction
         if idle is not None and idle > busy:
-            raise_faults([Fault(("idle_draw_fraction",), f"is {idle:g} (at most draw_fraction, {busy:g})")])
+            raise_faults([FieldError(("idle_draw_fraction",), f"is {idle:g} (at most draw_fraction, {busy:g})")])
         return self
 
 
@@ -265,28 +265,28 @@ class Pool(StrictModel):
         raise_faults([*self._layout_faults(), *self._pass_faults()])
         return self
 
-    def _pass_faults(self) -> Iterator[Fault]:
+    def _pass_faults(self) -> Iterator[FieldError]:
         if self.tokens_per_pass is None:
             return
         if self.role == "decode":
-            yield Fault(("tokens_per_pass",), "is of a decode pool, which takes no prompts (leave it out)")
+            yield FieldError(("tokens_per_pass",), "is of a decode pool, which takes no prompts (leave it out)")
         elif self.tokens_per_pass == ():
-            yield Fault(("tokens_per_pass",), "is an empty list (one number at least, or leave it out)")
+            yield FieldError(("tokens_per_pass",), "is an empty list (one number at least, or leave it out)")
         elif self.role == "prefill" and not isinstance(self.tokens_per_pass, int):
-            yield Fault(("tokens_per_pass",), "is a list, and a prefill pool has one size of pass (one number)")
+            yield FieldError(("tokens_per_pass",), "is a list, and a prefill pool has one size of pass (one number)")
         elif self.service_times == "measured":
             what = "is given beside measured service times, which are of passes as they were"
-            yield Fault(("tokens_per_pass",), f'{what} (service_times = "roofline")')
+            yield FieldError(("tokens_per_pass",), f'{what} (service_times = "roofline")')
 
-    def _layout_faults(self) -> Iterator[Fault]:
+    def _layout_faults(self) -> Iterator[FieldError]:
         if self.layouts and self.layout is not None:
-            yield Fault(("layouts",), "is given beside layout (one of the two)")
+            yield FieldError(("layouts",), "is given beside layout (one of the two)")
         for index, text in enumerate(() if self.layouts == "auto" else self.layouts):
             if _states_twice(text):
-                yield Fault(("layouts", index), f"is {text!r}, which states a size twice (each size once)")
+                yield FieldError(("layouts", index), f"is {text!r}, which states a size twice (each size once)")
             elif self.stated_size is not None and (n := n_accelerators(text)) != self.stated_size:
                 allowed = f"{self.accelerators_per_instance}, as accelerators_per_instance"
-                yield Fault(("layouts", index), f"is {text!r}, {n} accelerators ({allowed})")
+                yield FieldError(("layouts", index), f"is {text!r}, {n} accelerators ({allowed})")
 
 
 def n_accelerators(layout: str) -> int:
@@ -364,6 +364,8 @@ class Price(StrictModel):
     """Price of one accelerator with its share of the server, where it is bought."""
     amortized_years: Amount | None = None
     """Years over which a purchase is written off evenly."""
+    discount_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Off the rent or the purchase, as negotiated or for a commitment: 0.3 is 30 % less."""
     basis: Basis = "assumed"
     """quoted (somebody sells at it), derived (computed from published figures) or assumed."""
     source: str = ""
@@ -372,7 +374,7 @@ class Price(StrictModel):
     @model_validator(mode="after")
     def _has_a_source(self) -> Self:
         if self.basis != "assumed" and not self.source:
-            raise_faults([Fault(("source",), f'is required of a {self.basis} price (or basis = "assumed")')])
+            raise_faults([FieldError(("source",), f'is required of a {self.basis} price (or basis = "assumed")')])
         return self
 
     @model_validator(mode="after")
@@ -385,22 +387,20 @@ class Price(StrictModel):
 
     @property
     def hourly_usd(self) -> float:
-        """Rent, or the purchase over its years, of one accelerator [USD/h].
+        """Rent, or the purchase over its years, of one accelerator, less the discount [USD/h].
 
         >>> price = Price(purchase_usd=35040.0, amortized_years=4.0, basis="assumed", source="a server's eighth")
         >>> price.hourly_usd
         1.0
         """
-        if self.purchase_usd is not None and self.amortized_years is not None:
-            return self.purchase_usd / (self.amortized_years * HOURS_PER_YEAR)
-        return self.usd_per_accelerator_hour or 0.0
+        if self.paid_usd is not None and self.amortized_years is not None:
+            return self.paid_usd / (self.amortized_years * HOURS_PER_YEAR)
+        return (1 - self.discount_fraction) * (self.usd_per_accelerator_hour or 0.0)
 
-
-class Measurement(MeasuredInstance):
-    """A measured instance that the scenario itself states."""
-
-    model: Name | None = None
-    """Name under [models] of the model that was measured; absent: the default, [model]."""
+    @property
+    def paid_usd(self) -> float | None:
+        """Purchase of one accelerator less the discount [USD]; None where it is rented."""
+        return None if self.purchase_usd is None else (1 - self.discount_fraction) * self.purchase_usd
 
 
 class Comparison(StrictModel):
@@ -410,47 +410,3 @@ class Comparison(StrictModel):
     """One line for the report."""
     set: dict[str, Any]
     """Keys of the scenario to change, as `--set` would."""
-
-
-class ObservedLatency(StrictModel):
-    """Latency that users of a running system saw; `planner validate` shows it beside the prediction."""
-
-    ttft_mean_s: NonNegative | None = None
-    """Mean time to first token."""
-    ttft_p50_s: NonNegative | None = None
-    """The time to first token that half of the requests do not exceed."""
-    ttft_p90_s: NonNegative | None = None
-    """The time to first token that 90 % of the requests do not exceed."""
-    ttft_p99_s: NonNegative | None = None
-    """The time to first token that 99 % of the requests do not exceed."""
-    tpot_mean_s: NonNegative | None = None
-    """Mean time per output token after the first."""
-    source: str
-    """What was measured, where and when."""
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """Measured figures, by the names that plans have for them [s]."""
-        return {name: value for name, value in self if isinstance(value, float)}
-
-
-class Claim(StrictModel):
-    """A published figure held against the plan."""
-
-    what: str
-    """The quantity, in words."""
-    metric: str
-    """Where the answer states it: a plan, then its fields, such as `plan.pools.prfaas.n_instances`. A plan is `plan`, a
-    capacity rule (`mean-length.max_throughput_req_per_s`) or a comparison; `A / B` divides two of them."""
-    published: Annotated[float, Field(ge=-1e12, le=1e12)]
-    """The published figure."""
-    unit: str = ""
-    """Its unit."""
-    source: str
-    """Citation."""
-    kind: Literal["input", "result"] = "result"
-    """Whether the figure went into the scenario or comes out of it."""
-    tolerance: Positive | None = None
-    """Relative difference that still counts as reproduced."""
-    note: str = ""
-    """Why they differ, where they do."""

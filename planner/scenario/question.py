@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles import (
     HardwareProfile,
     MeasuredInstance,
@@ -24,21 +24,19 @@ from planner.scenario.blame import is_within
 from planner.scenario.colocated import colocated_faults
 from planner.scenario.execution import Execution, execution_faults
 from planner.scenario.located import located, with_experts_per_token, with_profile_measurements
+from planner.scenario.measurements import Claim, Measurement, ObservedLatency
 from planner.scenario.names import name_problems, of_profile
 from planner.scenario.network import network_faults
 from planner.scenario.overrides import assign, parsed_key
-from planner.scenario.own_profiles import brought_hardware
+from planner.scenario.own_profiles import brought_hardware, choice_for, stack_criteria
 from planner.scenario.parts import (
     DEFAULT_CLASS,
     Amount,
     CapacityRule,
-    Claim,
     Comparison,
     Link,
-    Measurement,
     ModelChoice,
     Objective,
-    ObservedLatency,
     Period,
     Pool,
     Price,
@@ -50,12 +48,9 @@ from planner.scenario.parts import (
 )
 from planner.scenario.references import reference_faults
 from planner.scenario.shown import Shown, shown_faults
-from planner.scenario.software import choice_for, stack_criteria
 from planner.schema import StrictModel, TomlFile, raise_faults
 from planner.toml_lines import KeyPath
 from planner.workload import Workload
-
-WATTS_PER_KILOWATT = 1e3
 
 
 class Scenario(StrictModel):
@@ -155,7 +150,7 @@ class Scenario(StrictModel):
         """File the scenario was read from."""
         return self._file.name
 
-    def problem(self, key: KeyPath, message: str, allowed: str = "") -> Problem:
+    def problem(self, key: KeyPath, message: str, allowed: str = "") -> InputProblem:
         """A problem at the line of the scenario's file where the key, or what encloses it, is written."""
         return self._file.problem(key, message, allowed)
 
@@ -290,7 +285,7 @@ class Scenario(StrictModel):
         return {self.published(name).name: items for name, items in self.assumed.items()}
 
     @property
-    def asked_pools(self) -> dict[str, Pool]:
+    def stated_pools(self) -> dict[str, Pool]:
         """The pools that the default software of every model is chosen for, also where others are planned."""
         return self._asked_pools or self.pools
 
@@ -336,46 +331,6 @@ class Scenario(StrictModel):
     def price_named(self, hardware: str) -> Price | None:
         """Price of the accelerator of that name, or None when the scenario states none."""
         return next((p for name, p in self.prices.items() if self.hardware_named(name).name == hardware), None)
-
-    def accelerator_usd_per_hour(self, site: str, hardware: HardwareProfile) -> float | None:
-        """Cost of an accelerator at a site, busy or not, power included; None when the scenario states no price.
-
-        Equation:
-            rent, or purchase / (years 8760 h), + TDP draw PUE usd_per_kwh / 1000, with the draw of an idle accelerator
-            where the site states it
-
-        Raises:
-            InputError: the site prices electricity, and the accelerator's TDP is unknown.
-        """
-        price, place = self.price_of(hardware), self.sites[site]
-        if price is None:
-            return None
-        draw = place.draw_fraction if place.idle_draw_fraction is None else place.idle_draw_fraction
-        return price.hourly_usd + draw * self._tdp_usd_per_hour(site, hardware)
-
-    def busy_usd_per_hour(self, site: str, hardware: HardwareProfile) -> float:
-        """Cost of a busy accelerator at a site beyond an idle one; 0 where power is the same or unpriced.
-
-        Equation:
-            TDP (draw - idle draw) PUE usd_per_kwh / 1000
-
-        Raises:
-            InputError: the site prices electricity, and the accelerator's TDP is unknown.
-        """
-        place = self.sites[site]
-        if place.idle_draw_fraction is None or self.price_of(hardware) is None:
-            return 0.0
-        return (place.draw_fraction - place.idle_draw_fraction) * self._tdp_usd_per_hour(site, hardware)
-
-    def _tdp_usd_per_hour(self, site: str, hardware: HardwareProfile) -> float:
-        """Electricity of an accelerator that draws its TDP all the time [USD/h]."""
-        place = self.sites[site]
-        if not place.usd_per_kwh:
-            return 0.0
-        if hardware.tdp_w is None:
-            what = f"prices electricity, and the TDP of {hardware.name} is unknown"
-            raise InputError(self.problem(("sites", site, "usd_per_kwh"), what, "a profile with tdp_w, or all-in rent"))
-        return hardware.tdp_w / WATTS_PER_KILOWATT * place.pue * place.usd_per_kwh
 
     def measured_instance(
         self,
@@ -463,10 +418,10 @@ class Scenario(StrictModel):
         except InputError as error:
             raise InputError([self._of_comparison(name, problem) for problem in error.problems]) from None
         if (variant.model, variant.models) == (self.model, self.models):
-            variant._asked_pools = self.asked_pools  # a variant differs in what it sets, not in its default software
+            variant._asked_pools = self.stated_pools  # a variant differs in what it sets, not in its default software
         return variant.model_copy(update={"comparisons": {}, "claims": (), "break_even": (), "report": Shown()})
 
-    def _of_comparison(self, name: str, problem: Problem) -> Problem:
+    def _of_comparison(self, name: str, problem: InputProblem) -> InputProblem:
         """A variant's problem at the line of the change that brought it about, as far as that can be told."""
         cause = next((k for k in self.comparisons[name].set if is_within(problem.key, k)), None)
         key = ("comparisons", name, "set", *([] if cause is None else [cause]))
@@ -475,7 +430,7 @@ class Scenario(StrictModel):
 
 def checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenario:
     """The scenario of its data, with the model profile's measurements, once everything in it holds."""
-    problems: list[Problem] = []
+    problems: list[InputProblem] = []
     try:
         joined = with_profile_measurements(stated, directory)
     except InputError as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from planner.ranges import Share, Title
-from planner.schema import Fault, StrictModel
+from planner.schema import FieldError, StrictModel
 
 if TYPE_CHECKING:
     from planner.scenario.question import Scenario
@@ -45,16 +45,16 @@ class Shown(StrictModel):
     """The hours of a day for a fleet that is bought for the busiest one."""
 
 
-def shown_faults(scenario: "Scenario") -> Iterator[Fault]:
+def shown_faults(scenario: "Scenario") -> Iterator[FieldError]:
     """Faults of studies that a report cannot show of a scenario."""
     kinds = [front.against for front in scenario.report.fronts]
     for i, kind in enumerate(kinds):
         if kind in kinds[:i]:
-            yield Fault(("report", "fronts", i, "against"), f"is {kind} again (one front of each kind)")
+            yield FieldError(("report", "fronts", i, "against"), f"is {kind} again (one front of each kind)")
     if scenario.report.hours is None:
         return
     key = ("report", "hours")
     if scenario.demand_req_per_s is None:
-        yield Fault(key, "are of a demand, and none is stated (demand_req_per_s, that of the busiest hour)")
+        yield FieldError(key, "are of a demand, and none is stated (demand_req_per_s, that of the busiest hour)")
     if scenario.periods:
-        yield Fault(key, "are of one demand (periods say what is asked for when)")
+        yield FieldError(key, "are of one demand (periods say what is asked for when)")

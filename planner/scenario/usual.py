@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from planner.notes import Note, note
-from planner.units import plain
+from planner.units import exact_number
 
 LONGEST_PROMPT = 4e6
 HOURS_PER_MONTH, HOURS_PER_YEAR = 730.0, 8760.0
@@ -171,13 +171,13 @@ def unusual(key: str, value: float, usual: Usual) -> Iterator[Note]:
     if not value or usual.low <= value <= usual.high:
         return
     likely = [
-        f"{plain(value)} {unit}, that is {plain(float(f'{value * factor:.4g}'))} {usual.unit}"
+        f"{exact_number(value)} {unit}, that is {exact_number(float(f'{value * factor:.4g}'))} {usual.unit}"
         for unit, factor in usual.meant.items()
         if usual.low <= value * factor <= usual.high
     ]
     said = f": likely {' or '.join(likely[:MOST_MEANT])}" if likely else f": {usual.hint}" if usual.hint else ""
-    range_ = f"{plain(usual.low)} to {plain(usual.high)} {usual.unit}"
-    yield note("value-beyond-usual", f"{key} = {plain(value)} {usual.unit} is beyond the usual {range_}{said}")
+    range_ = f"{exact_number(usual.low)} to {exact_number(usual.high)} {usual.unit}"
+    yield note("value-beyond-usual", f"{key} = {exact_number(value)} {usual.unit} is beyond the usual {range_}{said}")
 
 
 def numbers_in(value: Any, key: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], float]]:

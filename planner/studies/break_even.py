@@ -8,9 +8,10 @@ from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 
-from planner.comparison import Planned, decided, planning_problem, solved
+from planner.comparison import Planned, decided, posed_problem, solved
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import Problem
+from planner.progress import Progress
 from planner.results import BreakEvenResult, Fleet, Turn
 from planner.scenario import VERDICT, BreakEven, Scenario, parsed_key
 from planner.schema import dotted
@@ -27,7 +28,6 @@ MOST_PLANS = 40
 """Time limits of one plan that all break-evens may take together; then the rest is left unknown."""
 Decision = Callable[[float], bool | None]
 """Whether the decision is yes at a value of the input; None where there is no plan."""
-Say = Callable[[str], None]
 Keep = Callable[[BreakEvenResult], None]
 
 RESOLVED = {"prices", "assumed", "stacks", "measured", "model"}
@@ -60,7 +60,7 @@ class Planner:
             UndecidedError: nothing was found in the time.
         """
         try:
-            problem = planning_problem(scenario, self.data_dirs)
+            problem = posed_problem(scenario, self.data_dirs)
             same = _fingerprint(problem)
             if same not in self.known:
                 self.known[same] = self._planned(problem)
@@ -81,7 +81,7 @@ class Planner:
         """The verdict; None where there is no fleet. Raises UndecidedError as `fleet` does."""
         self._check_time()
         try:
-            problem = planning_problem(scenario, self.data_dirs)
+            problem = posed_problem(scenario, self.data_dirs)
             found, gap = decided(problem, self.time_limit_s)
         except (InputError, InfeasibleError):
             return None
@@ -102,7 +102,7 @@ def break_evens(
     scenario: Scenario,
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = 60.0,
-    say: Say = lambda _: None,
+    progress: Progress = lambda _: None,
     keep: Keep = lambda _: None,
 ) -> tuple[BreakEvenResult, ...]:
     """Every break-even that a scenario asks for.
@@ -111,7 +111,7 @@ def break_evens(
         scenario: the question with its `break_even` entries.
         data_dirs: folders in which traces are looked for.
         time_limit_s: limit of each single plan.
-        say: is told which one is looked for.
+        progress: is told which one is looked for.
         keep: gets every one as soon as it is found: all of them may take hours.
 
     Returns:
@@ -121,13 +121,13 @@ def break_evens(
     results: list[BreakEvenResult] = []
     for item in scenario.break_even:
         place = f"{len(results) + 1} of {len(scenario.break_even)}"
-        say(f"break-even {place}: {item.title} ({item.key} from {item.low:g} to {item.high:g})")
-        results.append(_found(scenario, item, planner))
+        progress(f"break-even {place}: {item.title} ({item.key} from {item.low:g} to {item.high:g})")
+        results.append(_result(scenario, item, planner))
         keep(results[-1])
     return tuple(results)
 
 
-def _found(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEvenResult:
+def _result(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEvenResult:
     """A break-even, or that it was not found in the time."""
     try:
         return break_even(scenario, item, planner)

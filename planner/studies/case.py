@@ -6,20 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.comparison import explained, optimize, optimized, planning_problem, solved
+from planner.comparison import Planned, explained, optimize, optimized, posed_problem, solved
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import PoolSpec, Problem, Solution
 from planner.optimizer.capacity import threshold_loads
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.sized import Sizing
-from planner.results import Case, CaseFront, ComparedPlan, Executed, LengthProfile, Plan, ServiceCurve
+from planner.progress import Progress
+from planner.results import Case, CaseFront, ComparedPlan, Executed, Fleet, Hour, LengthProfile, Plan, ServiceCurve
 from planner.roofline import InstanceRates
 from planner.scenario import CapacityRule, Scenario
-from planner.studies.break_even import Keep, Say, break_evens, not_varied
+from planner.studies.break_even import Keep, break_evens, not_varied
 from planner.studies.claims import claim_results
 from planner.studies.cost_band import cost_band
 from planner.studies.front import pareto_front
-from planner.studies.hours import hours_of
 from planner.studies.inputs import citation, input_notes, measured_times, roofline_source
 from planner.studies.price_ratios import price_ratios
 from planner.studies.sensitivity import sensitivity
@@ -43,7 +43,7 @@ def build_case(
     scenario: Scenario,
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = 60.0,
-    say: Say = lambda _: None,
+    progress: Progress = lambda _: None,
     keep: Keep = lambda _: None,
 ) -> Case:
     """Plan a scenario, its variant under the other capacity rule and its comparisons; run it where it asks for that.
@@ -52,7 +52,7 @@ def build_case(
         scenario: the question.
         data_dirs: folders in which traces are looked for.
         time_limit_s: limit of each single plan.
-        say: is told what is going on.
+        progress: is told what is going on.
         keep: gets every break-even as soon as it is found.
 
     Raises:
@@ -60,18 +60,18 @@ def build_case(
     """
     variants = {name: scenario.compared(name) for name in scenario.comparisons}  # first: a slip is told at once
     fronts = tuple(scenario.varied(front.set) for front in scenario.report.fronts)
-    problem = planning_problem(scenario, data_dirs)
+    problem = posed_problem(scenario, data_dirs)
     is_plain, of_plan = problem.is_plain, time_limit_s
     if not is_plain:
         _check_is_shown(scenario)
         time_limit_s = max(time_limit_s, NETWORK_LIMIT_S)
     asked = problem
-    plan, problem, solution = _plan_of(problem, data_dirs, time_limit_s, say)
+    plan, problem, solution = _plan_of(problem, data_dirs, time_limit_s, progress)
     other = None
     plan = plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs, asked, plan)})
     if is_plain:
         other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
-    compared = _compared(scenario, variants, data_dirs, time_limit_s, say)
+    compared = _compared(scenario, variants, data_dirs, time_limit_s, progress)
     plans = {"plan": plan, scenario.capacity_rule: plan, OTHER_RULE[scenario.capacity_rule]: other}
     plans |= {variant.name: variant.plan for variant in compared}
     hours = scenario.report.hours
@@ -89,10 +89,10 @@ def build_case(
         ),
         comparisons=compared,
         claims=claim_results(scenario.claims, plans, scenario.name),
-        break_even=break_evens(scenario, data_dirs, time_limit_s, say, keep),
+        break_even=break_evens(scenario, data_dirs, time_limit_s, progress, keep),
         not_varied=not_varied(scenario),
         price_ratios=price_ratios(problem, plan) if is_plain else None,
-        executed=_executed(problem, solution, plan, plans["mean-length"], data_dirs, say),
+        executed=_executed(problem, solution, plan, plans["mean-length"], data_dirs, progress),
         hours=hours_of(problem, solution, hours.factors) if hours else (),
         hours_source=hours.source if hours else "",
         inputs=input_notes(scenario, {pool.key: pool.rates for pool in problem.pools}),
@@ -102,7 +102,7 @@ def build_case(
 
 
 def _plan_of(
-    problem: Problem, data_dirs: Sequence[Path], time_limit_s: float, say: Say
+    problem: Problem, data_dirs: Sequence[Path], time_limit_s: float, progress: Progress
 ) -> tuple[Plan, Problem, Solution]:
     """The plan, what it answers and what was found; with a promise on latency one that was run."""
     if problem.scenario.promises_latency:
@@ -110,7 +110,7 @@ def _plan_of(
         from planner.promises.verified import verified
 
         question = RunQuestion(N_REQUESTS if problem.is_plain else N_OF_PERIOD, most_requests=MOST_REQUESTS)
-        found = verified(problem.scenario, question, data_dirs, time_limit_s, say, is_patient=True)
+        found = verified(problem.scenario, question, data_dirs, time_limit_s, progress, is_patient=True)
         return found.plan, found.problem, found.solution
     solution = solved(problem, time_limit_s)
     return explained(problem, solution, time_limit_s), problem, solution
@@ -145,7 +145,7 @@ def _executed(
     plan: Plan,
     mean_length: Plan | None,
     data_dirs: Sequence[Path],
-    say: Say,
+    progress: Progress,
 ) -> Executed | None:
     """The plan run, where the scenario asks for it."""
     asked = problem.scenario.execution.report
@@ -155,7 +155,7 @@ def _executed(
 
     by_paper = None if mean_length is None else mean_length.max_throughput_req_per_s
     rates = plan.max_throughput_req_per_s, by_paper
-    return executed_plan(problem, solution, plan, rates, asked, data_dirs, say)
+    return executed_plan(problem, solution, plan, rates, asked, data_dirs, progress)
 
 
 def _curved(problem: Problem, solution: Solution) -> list[tuple[str, PoolSpec]]:
@@ -203,12 +203,16 @@ def _planned(problem: Problem, time_limit_s: float) -> Plan | None:
 
 
 def _compared(
-    scenario: Scenario, variants: Mapping[str, Scenario], data_dirs: Sequence[Path], time_limit_s: float, say: Say
+    scenario: Scenario,
+    variants: Mapping[str, Scenario],
+    data_dirs: Sequence[Path],
+    time_limit_s: float,
+    progress: Progress,
 ) -> tuple[ComparedPlan, ...]:
     """Every variant's plan."""
     found: list[ComparedPlan] = []
     for name, variant in variants.items():
-        say(f"comparison {len(found) + 1} of {len(variants)}: {name}")
+        progress(f"comparison {len(found) + 1} of {len(variants)}: {name}")
         found.append(_comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s))
     return tuple(found)
 
@@ -291,4 +295,41 @@ def service_curve(scenario: Scenario, key: str, name: str, rates: InstanceRates,
         kv_gbps=tuple(gbps(1.0) * x for x in (rates.kv_bytes(tokens) / seconds).tolist()),
         measured_tokens=tuple(float(t) for t in points.tokens) if points else (),
         measured_s=points.seconds if points else (),
+    )
+
+
+def hours_of(problem: Problem, solution: Solution, factors: Sequence[float]) -> tuple[Hour, ...]:
+    """A planned fleet at the demand of every hour, its sizes, ports and thresholds kept.
+
+    Equation:
+        lambda_h = factor_h lambda, everything else as planned; USD per token = USD per hour over that hour's tokens
+
+    Args:
+        problem: the resolved scenario, which states the demand of the busiest hour.
+        solution: its plan.
+        factors: demand of every hour over that demand [-].
+
+    Returns:
+        An hour for every factor, in order.
+
+    Raises:
+        ValueError: the scenario states no demand.
+    """
+    demand = problem.scenario.demand_req_per_s
+    if demand is None:
+        raise ValueError("hours are of a demand")
+    return tuple(_hour(Planned(problem, solution).at(demand * factor)) for factor in factors)
+
+
+def _hour(fleet: Fleet) -> Hour:
+    used = {pool.name: pool.utilization for pool in fleet.pools if pool.n_instances}
+    used |= {link.name: link.utilization for link in fleet.links if link.n_ports}
+    return Hour(
+        demand_req_per_s=fleet.throughput_req_per_s,
+        utilization=used,
+        ttft_mean_s=fleet.latency.ttft_mean_s,
+        ttft_p90_s=fleet.latency.ttft_p90_s,
+        usd_per_hour=fleet.cost.usd_per_hour,
+        usd_per_million_input_tokens=fleet.cost.usd_per_million_input_tokens,
+        usd_per_million_output_tokens=fleet.cost.usd_per_million_output_tokens,
     )

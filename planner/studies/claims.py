@@ -5,7 +5,7 @@ from functools import reduce
 from operator import truediv
 from typing import Any
 
-from planner.errors import InputError, Problem, did_you_mean
+from planner.errors import InputError, InputProblem, did_you_mean
 from planner.results import ClaimResult, Plan
 from planner.scenario import Claim
 
@@ -29,13 +29,7 @@ def _result(claim: Claim, answers: Mapping[str, Any], scenario: str) -> ClaimRes
     planned = _metric(claim.metric, answers, scenario)
     difference = None if planned is None or not claim.published else planned / claim.published - 1
     within = None if claim.tolerance is None or difference is None else abs(difference) <= claim.tolerance
-    return ClaimResult(
-        **claim.model_dump(exclude={"metric"}),
-        metric=claim.metric,
-        planned=planned,
-        difference=difference,
-        holds=within,
-    )
+    return ClaimResult(**claim.model_dump(), planned=planned, difference=difference, holds=within)
 
 
 def _metric(text: str, answers: Mapping[str, Any], scenario: str) -> float | None:
@@ -55,8 +49,10 @@ def _lookup(path: str, answers: Mapping[str, Any], scenario: str) -> float | Non
             return None
         if not isinstance(choices, Mapping) or part not in choices:
             known = choices if isinstance(choices, Mapping) else ()
-            raise InputError(Problem(scenario, "claims", f"'{path}': no '{part}'", did_you_mean(part, map(str, known))))
+            raise InputError(
+                InputProblem(scenario, "claims", f"'{path}': no '{part}'", did_you_mean(part, map(str, known)))
+            )
         node = choices[part]
     if node is not None and (isinstance(node, bool) or not isinstance(node, int | float)):
-        raise InputError(Problem(scenario, "claims", f"'{path}' is not a figure", "the path of a number"))
+        raise InputError(InputProblem(scenario, "claims", f"'{path}' is not a figure", "the path of a number"))
     return node

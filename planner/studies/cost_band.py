@@ -8,7 +8,7 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import Problem
 from planner.results import Cost, CostBand, Plan
 from planner.scenario import Scenario
-from planner.studies.sensitivity import Change, model_error
+from planner.studies.sensitivity import InputChange, model_error
 
 LIMIT_S = 10.0
 """For the plan at one end, beyond which that end is unknown: the band must not delay the answer it stands beside."""
@@ -74,7 +74,7 @@ def _layouts(scenario: Scenario, plan: Plan) -> dict[str, str]:
 
 
 def _cost(
-    scenario: Scenario, change: Change, data_dirs: Sequence[Path], problem: Problem | None
+    scenario: Scenario, change: InputChange, data_dirs: Sequence[Path], problem: Problem | None
 ) -> tuple[Cost, str | None]:
     """The bill of the best plan with a change; unknown, and why, without one, or none near the best in the time."""
     try:

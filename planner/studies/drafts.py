@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.errors import Problem
+from planner.errors import InputProblem
 from planner.profiles import MOST_DRAFT_TOKENS, Speculation, model_profile, speculation_fault
 
 
@@ -18,18 +18,22 @@ class AskedDrafts:
     draft_model: str | None = None
     """Name, alias or path of the profile of the model that drafts; None: the model's own MTP layers."""
 
-    def problems(self, command: str) -> Iterator[Problem]:
+    def problems(self, command: str) -> Iterator[InputProblem]:
         """Problems: options that cannot be asked of a command."""
         n = self.draft_tokens
         if not 0 <= n <= MOST_DRAFT_TOKENS:
-            yield Problem(command, "--draft-tokens", f"is {n}", f"a whole number from 0 to {MOST_DRAFT_TOKENS}")
+            yield InputProblem(command, "--draft-tokens", f"is {n}", f"a whole number from 0 to {MOST_DRAFT_TOKENS}")
         elif n and not self.acceptance:
-            yield Problem(command, "--acceptance", "is missing", "how likely drafted tokens are accepted, such as 0.7")
+            yield InputProblem(
+                command, "--acceptance", "is missing", "how likely drafted tokens are accepted, such as 0.7"
+            )
         elif n and (fault := speculation_fault(n, self.acceptance)):
-            yield Problem(command, "--acceptance", *fault)
+            yield InputProblem(command, "--acceptance", *fault)
         for option, value in (("--acceptance", self.acceptance), ("--draft-model", self.draft_model)):
             if value and not n:
-                yield Problem(command, option, "is about drafted tokens, and none are drafted", "with --draft-tokens")
+                yield InputProblem(
+                    command, option, "is about drafted tokens, and none are drafted", "with --draft-tokens"
+                )
 
     @property
     def speculation(self) -> Speculation | None:

@@ -1,6 +1,6 @@
 """The plan of a report, run request by request beside what the paper's rules and the planner's own promise of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import numpy as np
 from planner.comparison import Planned
 from planner.executor import RunQuestion, simulate
 from planner.optimizer import Problem, Solution
+from planner.progress import Progress
 from planner.promises.validation import TOLERANCES
 from planner.results import (
     Executed,
@@ -31,8 +32,6 @@ CURVE_LOADS = np.linspace(0.05, 0.95, 37)
 """Where queueing is asked, for the figure."""
 MEAN, P90, RATE = "ttft_mean_s", "ttft_p90_s", "throughput_req_per_s"
 
-Say = Callable[[str], None]
-
 
 def executed_plan(
     problem: Problem,
@@ -41,7 +40,7 @@ def executed_plan(
     capacities: tuple[float, float | None],
     asked: ReportedRuns,
     data_dirs: Sequence[Path] = (),
-    say: Say = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> Executed:
     """Run a plan at parts of its highest rate and full, and compare kinds of scheduling where that is asked for.
 
@@ -56,7 +55,7 @@ def executed_plan(
             None where that is not known [1/s].
         asked: loads, requests, replications and seed.
         data_dirs: folders in which traces are looked for.
-        say: is told what is going on.
+        progress: is told what is going on.
 
     Raises:
         InputError: the plan cannot be run.
@@ -66,14 +65,14 @@ def executed_plan(
     question = RunQuestion(asked.n_requests, asked.seed, None, asked.n_replications)
 
     def run(load: float | None) -> Run:
-        say("running full" if load is None else f"running at {load:g}")
+        progress("running full" if load is None else f"running at {load:g}")
         rate = rounded((load or 1.0) * highest, RATE_DIGITS)
         at = replace(question, load=rate / printed.throughput_req_per_s, is_full=load is None)
         return simulate(problem.scenario, printed, at, data_dirs)[0]
 
     most = run(None)
     loads = tuple(_at_load(problem, solution, load, run(load)) for load in asked.loads)
-    found, series = _scheduling(problem, printed, asked, highest, data_dirs, say)
+    found, series = _scheduling(problem, printed, asked, highest, data_dirs, progress)
     return Executed(
         seed=asked.seed,
         n_requests=asked.n_requests,
@@ -159,10 +158,10 @@ def _scheduling(
     asked: ReportedRuns,
     highest_req_per_s: float,
     data_dirs: Sequence[Path],
-    say: Say,
+    progress: Progress,
 ) -> tuple[SchedulerComparison | None, tuple[ScheduledSeries, ...]]:
     if asked.scheduler_load is None:
         return None, ()
     rate = rounded(asked.scheduler_load * highest_req_per_s, RATE_DIGITS)
     question = RunQuestion(asked.n_requests, asked.seed, rate / printed.throughput_req_per_s, asked.n_replications)
-    return compare_schedulers(problem.scenario, printed, question, data_dirs, lambda text, _: say(text))
+    return compare_schedulers(problem.scenario, printed, question, data_dirs, lambda text, _: progress(text))

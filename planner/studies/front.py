@@ -1,12 +1,13 @@
 """The Pareto front of cost against throughput, goodput or TTFT: the best plan of every budget."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from planner.comparison import best_fleet
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
+from planner.progress import Progress
 from planner.results import Against, Front, FrontPoint, Plan
 from planner.scenario import Scenario, Slo
 from planner.units import usd
@@ -17,7 +18,6 @@ ROOM = 1e-9
 """A plan must not fall out of the budget that is its own cost by rounding."""
 BETTER = 1e-6
 """A relative gain below this is the solver's rounding."""
-Told = Callable[[str], None]
 
 
 def pareto_front(
@@ -27,7 +27,7 @@ def pareto_front(
     n_points: int,
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = 60.0,
-    tell: Told = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> Front:
     """Plans that no cheaper plan of the front matches.
 
@@ -41,7 +41,7 @@ def pareto_front(
         n_points: budgets looked at.
         data_dirs: folders in which traces are looked for.
         time_limit_s: limit of each single plan.
-        tell: is told what is being planned.
+        progress: is told what is being planned.
 
     Returns:
         Points by cost. The lowest budget is the least cost that serves anything, for TTFT the demand.
@@ -52,12 +52,12 @@ def pareto_front(
     """
     high = _highest_usd_per_hour(scenario, plan)
     question = _question(scenario, against)
-    tell(f"{scenario.name}: the cheapest fleet that serves anything")
+    progress(f"{scenario.name}: the cheapest fleet that serves anything")
     cheapest = best_fleet(_cheapest(question, against), data_dirs, time_limit_s).fleet.cost.usd_per_hour or 0.0
     found: list[FrontPoint] = []
     notes: list[Note] = []
     for i, budget_usd in enumerate(budgets(min(cheapest, high), high, n_points)):
-        tell(f"{scenario.name}: budget {i + 1} of {n_points}, {usd(budget_usd)} USD/h")
+        progress(f"{scenario.name}: budget {i + 1} of {n_points}, {usd(budget_usd)} USD/h")
         try:
             asked = question.varied({"budget_usd_per_hour": budget_usd * (1 + ROOM)})
             best = best_fleet(asked, data_dirs, time_limit_s)
@@ -77,7 +77,7 @@ def pareto_front(
             )
         )
     percentile = (scenario.slo or Slo()).ttft_percentile
-    return Front(against=against, percentile=percentile, points=tuple(undominated(found, against)), notes=tuple(notes))
+    return Front(against=against, percentile=percentile, points=tuple(front_points(found, against)), notes=tuple(notes))
 
 
 def budgets(low: float, high: float, n: int) -> tuple[float, ...]:
@@ -91,7 +91,7 @@ def budgets(low: float, high: float, n: int) -> tuple[float, ...]:
     return tuple(low + i * (high - low) / (n - 1) for i in range(n))
 
 
-def undominated(points: Sequence[FrontPoint], against: Against) -> Iterator[FrontPoint]:
+def front_points(points: Sequence[FrontPoint], against: Against) -> Iterator[FrontPoint]:
     """The points of which no other one is as good for no more money, cheapest first."""
     sign = -1.0 if against == "ttft" else 1.0
     best: float | None = None

@@ -6,7 +6,7 @@ from planner.profiles import MeasuredInstance
 from planner.results import SourceNote
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Price, Scenario, Site
-from planner.units import usd
+from planner.units import percent, usd
 
 
 def measured_times(scenario: Scenario, key: str, rates: InstanceRates) -> MeasuredInstance | None:
@@ -29,12 +29,13 @@ def citation(scenario: Scenario, pool: Pool, source: str) -> str:
 def price_words(price: Price) -> str:
     """A price as it was stated.
 
-    >>> price_words(Price(usd_per_accelerator_hour=2.5, basis="quoted", source="a cloud"))
-    '2.5 USD per accelerator-hour'
+    >>> price_words(Price(usd_per_accelerator_hour=2.5, discount_fraction=0.2, basis="quoted", source="a cloud"))
+    '2 USD per accelerator-hour, 20 % off'
     """
-    if price.purchase_usd is None:
-        return f"{price.hourly_usd:g} USD per accelerator-hour"
-    return f"{price.purchase_usd:g} USD each over {price.amortized_years:g} years, {usd(price.hourly_usd)} USD/h"
+    off = f", {percent(price.discount_fraction, 0)} off" if price.discount_fraction else ""
+    if price.paid_usd is None:
+        return f"{price.hourly_usd:g} USD per accelerator-hour{off}"
+    return f"{price.paid_usd:g} USD each{off}, over {price.amortized_years:g} years, {usd(price.hourly_usd)} USD/h"
 
 
 def draw_words(site: Site) -> str:

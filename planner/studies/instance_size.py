@@ -80,7 +80,7 @@ def _is_quick(asked: Instance, lengths: RequestLengths, ttft_s: float | None) ->
     if ttft_s is None or not asked.has_shapes:
         return True
     try:
-        seconds = asked.served.prefill_time(np.array([lengths.p90])).total_s
+        seconds = asked.instance_model.prefill_time(np.array([lengths.p90])).total_s
     except InputError:  # a figure of the accelerator that nobody published
         return True
     return float(seconds.max()) <= IN_TIME * ttft_s

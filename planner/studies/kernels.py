@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.profiles import Efficiencies, HardwareProfile
 from planner.profiles.base import Precision
 from planner.profiles.toml_text import toml_value
@@ -112,7 +112,7 @@ def kernel_figures(hardware: HardwareProfile, folder: Path) -> list[KernelFigure
                     found[key].append((f"{framework} ({n})", value))
     if not found:
         raise InputError(
-            Problem(str(folder), "", "has no kernel timings", "gemm, moe and attention, each by framework")
+            InputProblem(str(folder), "", "has no kernel timings", "gemm, moe and attention, each by framework")
         )
     return [_figure(key, found[key]) for key in sorted(found)]
 
@@ -148,13 +148,15 @@ def installed_timings(hardware: HardwareProfile) -> Path:
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         allowed = "pip install aiconfigurator-core, or the folder of an accelerator's timings"
-        raise InputError(Problem("profiles kernels", "", f"{PACKAGE} is not installed", allowed))
+        raise InputError(InputProblem("profiles kernels", "", f"{PACKAGE} is not installed", allowed))
     data = Path(spec.submodule_search_locations[0]) / "systems" / "data"
     names = (hardware.name.replace("-", "_"), *hardware.aliases)
     found = next((data / name for name in names if (data / name).is_dir()), None)
     if found is None:
         known = ", ".join(sorted(path.name for path in data.iterdir() if path.is_dir()))
-        raise InputError(Problem("profiles kernels", "", f"{PACKAGE} has no timings of {hardware.name}", f"of {known}"))
+        raise InputError(
+            InputProblem("profiles kernels", "", f"{PACKAGE} has no timings of {hardware.name}", f"of {known}")
+        )
     return found
 
 
@@ -199,12 +201,12 @@ def _columns(path: Path) -> dict[str, NDArray[Any]]:
     try:
         from pyarrow.parquet import read_table
     except ImportError:
-        raise InputError(Problem(str(path), "", "needs pyarrow", "pip install pyarrow")) from None
+        raise InputError(InputProblem(str(path), "", "needs pyarrow", "pip install pyarrow")) from None
 
     try:
         table = read_table(path)
     except (OSError, ValueError) as error:  # pyarrow's own are of these kinds
-        raise InputError(Problem(str(path), "", f"cannot be read: {error}", "a Parquet file")) from error
+        raise InputError(InputProblem(str(path), "", f"cannot be read: {error}", "a Parquet file")) from error
     return _Columns({name: np.asarray(table[name].to_pylist()) for name in table.column_names}, path)
 
 
@@ -216,7 +218,9 @@ class _Columns(dict[str, NDArray[Any]]):
         self.path = path
 
     def __missing__(self, name: str) -> NDArray[Any]:
-        raise InputError(Problem(str(self.path), "", f"has no column {name}", "a table of AIConfigurator's collector"))
+        raise InputError(
+            InputProblem(str(self.path), "", f"has no column {name}", "a table of AIConfigurator's collector")
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,5 +326,5 @@ def _decode(table: Mapping[str, NDArray[Any]], hardware: HardwareProfile) -> Ite
 
 def _bandwidth(hardware: HardwareProfile) -> float:
     if hardware.memory_bytes_per_s is None:
-        raise InputError(Problem(hardware.name, "figures.memory_bandwidth_tb_per_s", "is unknown", "a figure"))
+        raise InputError(InputProblem(hardware.name, "figures.memory_bandwidth_tb_per_s", "is unknown", "a figure"))
     return hardware.memory_bytes_per_s

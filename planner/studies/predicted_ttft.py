@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.comparison import Planned, planning_problem, solved
+from planner.comparison import Planned, posed_problem, solved
 from planner.errors import PlannerError
 from planner.results import Fleet, TtftCurve
 from planner.scenario import Scenario
@@ -36,7 +36,7 @@ def predicted_ttft(
     if scenario.periods or (fleet.threshold_tokens is None and len(scenario.workloads) > 1):
         return _as_planned(fleet, req_per_s)
     try:
-        problem = planning_problem(_fixed(scenario, fleet), data_dirs)
+        problem = posed_problem(_fixed(scenario, fleet), data_dirs)
         solution = solved(problem, time_limit_s)
     except PlannerError:  # a fleet from a file may be none that the scenario allows; it can be run all the same
         return None

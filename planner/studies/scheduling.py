@@ -1,6 +1,6 @@
 """Worth of scheduling: one plan, several patterns of load, and every kind of scheduling on the same requests."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -10,6 +10,7 @@ from planner.errors import InputError
 from planner.executor import RunQuestion, default_load, simulate, system
 from planner.jobs import Workers
 from planner.notes import Note, note
+from planner.progress import MeasuredProgress
 from planner.results import (
     Fleet,
     LoadPattern,
@@ -38,8 +39,6 @@ BROWNOUT_FRACTION = 0.85
 BROWNOUT_BEGINS, BROWNOUT_LASTS = 0.4, 0.125
 """Of the time in which requests arrive; an hour at most."""
 
-Say = Callable[[str, float], None]
-
 
 @dataclass(frozen=True)
 class Pattern:
@@ -55,7 +54,7 @@ def compare_schedulers(
     plan: Fleet,
     question: RunQuestion,
     data_dirs: Sequence[Path] = (),
-    say: Say = lambda _, __: None,
+    progress: MeasuredProgress = lambda _, __: None,
     n_workers: int = 1,
 ) -> tuple[SchedulerComparison, tuple[ScheduledSeries, ...]]:
     """Run a plan under bursts, a day and a brownout, with every kind of scheduling.
@@ -68,7 +67,7 @@ def compare_schedulers(
         plan: its sizes, threshold and links.
         question: how long, how often and at what load.
         data_dirs: folders in which traces are looked for.
-        say: is told what is going on, and the fraction done.
+        progress: is told what is going on, and the fraction done.
         n_workers: processes that share the replications; the answer does not depend on it.
 
     Returns:
@@ -83,8 +82,8 @@ def compare_schedulers(
     kinds, notes = _kinds(scenario, plan, data_dirs)
     runs, series = [], []
     for index, (pattern, kind) in enumerate((p, k) for p in patterns for k in kinds):
-        say(f"{pattern.name}, {kind}", index / (len(patterns) * len(kinds)))
-        varied = scenario.varied({**pattern.changes, "execution.scheduler": control(scenario, *KINDS[kind])})
+        progress(f"{pattern.name}, {kind}", index / (len(patterns) * len(kinds)))
+        varied = scenario.varied({**pattern.changes, "execution.scheduler": scheduler_keys(scenario, *KINDS[kind])})
         run, kept = simulate(varied, plan, question, data_dirs, keep=True, workers=Workers(n_workers))
         assert kept is not None, "records were asked for"
         threshold = _threshold(varied, plan, data_dirs)
@@ -137,7 +136,7 @@ def patterns_of(scenario: Scenario, plan: Fleet, question: RunQuestion) -> Itera
             yield Pattern("brownout", text, usual | {"execution.faults": [fault | {"left_fraction": left}]})
 
 
-def control(scenario: Scenario, is_short_term: bool, is_long_term: bool) -> dict[str, Any]:
+def scheduler_keys(scenario: Scenario, is_short_term: bool, is_long_term: bool) -> dict[str, Any]:
     """The scheduler's keys: parts that are on as the scenario states them, else with their defaults."""
     stated, found = scenario.execution.scheduler, {}
     if is_short_term:
@@ -150,7 +149,7 @@ def control(scenario: Scenario, is_short_term: bool, is_long_term: bool) -> dict
 def _kinds(scenario: Scenario, plan: Fleet, data_dirs: Sequence[Path]) -> tuple[list[SchedulerName], list[Note]]:
     """Kinds of scheduling that the plan can have, and why it cannot have others."""
     try:
-        system(scenario.varied({"execution.scheduler": control(scenario, False, True)}), plan, data_dirs)
+        system(scenario.varied({"execution.scheduler": scheduler_keys(scenario, False, True)}), plan, data_dirs)
     except InputError as error:
         system(scenario.varied({"execution.scheduler": {}}), plan, data_dirs)  # raises what is wrong anyway
         return ["static", "short-term"], [note("no-long-term", f"no long term: the plan {error.problems[0].message}")]
@@ -166,15 +165,11 @@ def _threshold(scenario: Scenario, plan: Fleet, data_dirs: Sequence[Path]) -> fl
 def _scheduled(pattern: str, kind: SchedulerName, run: Run, threshold: float | None) -> ScheduledRun:
     seen = run.scheduler
     low, mean, high = (1.0, 1.0, 1.0) if seen is None else (seen.factor_low, seen.factor_mean, seen.factor_high)
+    same = {*ScheduledRun.model_fields} - {"scheduler", "intervals"}
     return ScheduledRun(
+        **run.model_dump(include=same),
         pattern=pattern,
         scheduler=kind,
-        throughput_req_per_s=run.throughput_req_per_s,
-        ttft_mean_s=run.ttft_mean_s,
-        ttft_p50_s=run.ttft_p50_s,
-        ttft_p90_s=run.ttft_p90_s,
-        ttft_p99_s=run.ttft_p99_s,
-        n_dropped=run.n_dropped,
         n_conversions=0 if seen is None else seen.n_conversions,
         threshold_low_tokens=None if threshold is None else low * threshold,
         threshold_mean_tokens=None if threshold is None else mean * threshold,

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from planner.comparison import Planned, best_fleet, planning_problem
+from planner.comparison import Planned, best_fleet, posed_problem
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer import Problem, searched
+from planner.optimizer import Problem, best_solution
 from planner.optimizer.capacity import exact_loads
-from planner.optimizer.colocated_layouts import as_run
+from planner.optimizer.colocated_layouts import scenario_as_run
 from planner.optimizer.goodput import best_goodput, capacity_under_slo
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.routes import holds_prompts
@@ -22,6 +22,7 @@ from planner.optimizer.single_route import RoutedSolution, most_of_sizes
 from planner.optimizer.sized import sized_problem
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.profiles.stack import Band, Bands
+from planner.progress import Progress
 from planner.results import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Pool, Scenario
 from planner.schema import dotted
@@ -31,11 +32,10 @@ from planner.work_clock import work_s
 
 FACTORS = (0.8, 0.9, 1.1, 1.2)
 UNITS = {"max-throughput": "req/s", "min-cost": "USD/h", "min-ttft": "s"}
-Told = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Change:
+class InputChange:
     """One input at another value."""
 
     label: str
@@ -50,11 +50,11 @@ class Input:
 
     key: str
     title: str
-    changes: tuple[Change, ...]
+    changes: tuple[InputChange, ...]
 
 
 def sensitivity(
-    scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0, tell: Told = lambda _: None
+    scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0, progress: Progress = lambda _: None
 ) -> Sensitivity:
     """The decision with every input 10 and 20 % lower and higher, and at both ends of the predictor's band.
 
@@ -62,7 +62,7 @@ def sensitivity(
         scenario: the question.
         data_dirs: folders in which traces are looked for.
         time_limit_s: limit of each single plan.
-        tell: is told what is being planned.
+        progress: is told what is being planned.
 
     Returns:
         For each input the best sizes then, the objective, and what share of the demand the stated plan still serves
@@ -78,7 +78,7 @@ def sensitivity(
     asked, notes = inputs(scenario)
     found = []
     for i, item in enumerate(asked):
-        tell(f"{scenario.name}: {item.title} ({i + 1} of {len(asked)})")
+        progress(f"{scenario.name}: {item.title} ({i + 1} of {len(asked)})")
         variations = tuple(_variation(scenario, stated, change, data_dirs, time_limit_s) for change in item.changes)
         found.append(InputSensitivity(key=item.key, title=item.title, variations=variations))
     return Sensitivity(
@@ -96,7 +96,7 @@ def _sizes(found: Planned) -> dict[str, int]:
 
 
 def _variation(
-    scenario: Scenario, stated: Planned, change: Change, data_dirs: Sequence[Path], time_limit_s: float
+    scenario: Scenario, stated: Planned, change: InputChange, data_dirs: Sequence[Path], time_limit_s: float
 ) -> Variation:
     """The best plan with a change, and the stated one under it."""
     try:
@@ -105,7 +105,7 @@ def _variation(
     except (InputError, InfeasibleError, UndecidedError):
         found = None
     sizes = None if found is None else _sizes(found)
-    kept, retuned = _kept(scenario, change, stated, data_dirs, time_limit_s)
+    kept, retuned = _shares_served(scenario, change, stated, data_dirs, time_limit_s)
     return Variation(
         label=change.label,
         factor=change.factor,
@@ -118,8 +118,8 @@ def _variation(
     )
 
 
-def _kept(
-    scenario: Scenario, change: Change, stated: Planned, data_dirs: Sequence[Path], time_limit_s: float
+def _shares_served(
+    scenario: Scenario, change: InputChange, stated: Planned, data_dirs: Sequence[Path], time_limit_s: float
 ) -> tuple[float | None, float | None]:
     """Shares of the demand that the stated plan serves under a change, as it is and with new thresholds."""
     try:
@@ -145,9 +145,9 @@ def _kept_fractions(
     """Shares of the demand, else of the stated plan's rate, that its sizes serve as promised; None: unknown."""
     routed = stated.solution.routed
     if routed is None:
-        share = _kept_of_network(planning_problem(as_run(varied, stated.fleet), data_dirs), stated, time_limit_s)
+        share = _kept_of_network(posed_problem(scenario_as_run(varied, stated.fleet), data_dirs), stated, time_limit_s)
         return share, share
-    problem = planning_problem(varied, data_dirs)
+    problem = posed_problem(varied, data_dirs)
     if not problem.has_one_route:  # a pool no longer holds what it was sent
         return None, None
     problem = replace(problem, scenario=problem.scenario.model_copy(update={"budget_usd_per_hour": None}))
@@ -193,7 +193,7 @@ def _kept_of_network(problem: Problem, stated: Planned, time_limit_s: float) -> 
     kept = sized_problem(problem, n_instances, stated.solution.ports)
     if not all(any(arcs.values()) for arcs in kept.arcs):
         return 0.0
-    found = searched(kept, time_limit_s)
+    found = best_solution(kept, time_limit_s)
     return 0.0 if found is None else min(found.scale, 1.0)
 
 
@@ -206,7 +206,7 @@ def inputs(scenario: Scenario) -> tuple[list[Input], list[Note]]:
 
 
 def _by_percents(key: str, title: str, keys: Callable[[float], Mapping[str, Any]]) -> Input:
-    return Input(key, title, tuple(Change(percent_label(f), f, keys(f)) for f in FACTORS))
+    return Input(key, title, tuple(InputChange(percent_label(f), f, keys(f)) for f in FACTORS))
 
 
 def percent_label(factor: float) -> str:
@@ -336,7 +336,7 @@ def model_error(scenario: Scenario, notes: list[Note]) -> Iterator[Input]:
     for end, label in (("low", "5 % quantile"), ("high", "95 % quantile")):
         factors = {name: getattr(band, end) for name, band in bands.items()}
         keys = {f"pools.{name}.time_factor": f * scenario.pools[name].time_factor for name, f in factors.items()}
-        changes.append(Change(label, float(np.mean(list(factors.values()))), keys))
+        changes.append(InputChange(label, float(np.mean(list(factors.values()))), keys))
     yield Input("model-error", f"error of the predictor ({', '.join(bands)})", tuple(changes))
 
 

@@ -8,15 +8,15 @@ from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InfeasibleError, InputError, Problem, UndecidedError, did_you_mean
+from planner.errors import InfeasibleError, InputError, InputProblem, UndecidedError, did_you_mean
 from planner.executor import RunQuestion
 from planner.notes import Note, note
 from planner.optimizer import Problem as Question
-from planner.optimizer.problem import PoolSpec
+from planner.optimizer.problem_parts import PoolSpec
 from planner.optimizer.resolution import whole_work_s
 from planner.profiles import HardwareProfile, hardware_profile, model_profile
 from planner.profiles.toml_text import toml_table
-from planner.promises.outcomes import Say
+from planner.progress import Progress
 from planner.promises.verified import Verified, verified_fleet
 from planner.results import ConsideredLayout, Plan, Size
 from planner.roofline import best_stack
@@ -76,7 +76,7 @@ class SizeQuestion:
     think_s: float | None = None
     """Mean time that a user thinks between an answer and the next request."""
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[InputProblem]:
         """Everything that cannot be asked, by its option."""
         positive = (
             ("--rate", self.rate_req_per_s, MOST_RATE, "requests per second"),
@@ -86,17 +86,17 @@ class SizeQuestion:
         )
         for option, value, most, unit in positive:
             if value is not None and not (isfinite(value) and 0 < value <= most):
-                yield Problem(COMMAND, option, f"is {value:g}", f"{unit} above 0, and not beyond any use")
+                yield InputProblem(COMMAND, option, f"is {value:g}", f"{unit} above 0, and not beyond any use")
         if self.think_s is not None and not 0 <= self.think_s <= MOST_THINK_S:
-            yield Problem(COMMAND, "--think-s", f"is {self.think_s:g}", f"seconds from 0 to {MOST_THINK_S:g}")
+            yield InputProblem(COMMAND, "--think-s", f"is {self.think_s:g}", f"seconds from 0 to {MOST_THINK_S:g}")
         if not 0 < self.percentile < 100:
-            yield Problem(COMMAND, "--percentile", f"is {self.percentile:g}", "between 0 and 100")
+            yield InputProblem(COMMAND, "--percentile", f"is {self.percentile:g}", "between 0 and 100")
         for option, name in (("--precision", self.precision), ("--kv-precision", self.kv_precision)):
             if name is not None and name not in FORMATS:
-                yield Problem(COMMAND, option, f"{name!r} is no number format", did_you_mean(name, FORMATS))
+                yield InputProblem(COMMAND, option, f"{name!r} is no number format", did_you_mean(name, FORMATS))
         yield from self.drafts.problems(COMMAND)
         if not self.hardware:
-            yield Problem(COMMAND, "HARDWARE", "is empty", "names of hardware profiles with commas")
+            yield InputProblem(COMMAND, "HARDWARE", "is empty", "names of hardware profiles with commas")
 
     @cached_property
     def chips(self) -> dict[str, HardwareProfile]:
@@ -109,7 +109,7 @@ class SizeQuestion:
                 found[stated] = chip
             elif found[known] != chip:
                 what = f"{stated} and {known} are two profiles of the name {chip.name}"
-                raise InputError(Problem(COMMAND, "HARDWARE", what, "names of their own"))
+                raise InputError(InputProblem(COMMAND, "HARDWARE", what, "names of their own"))
         return found
 
     @cached_property
@@ -150,7 +150,7 @@ class SizeQuestion:
         pools = (
             (self._pool_name(role, chip), self._pool(role, name)) for role in roles for name, chip in self.chips.items()
         )
-        prices = ((dotted(("prices", self._seen(name))), self._price(chip)) for name, chip in self.chips.items())
+        prices = ((dotted(("prices", self._name_from(name))), self._price(chip)) for name, chip in self.chips.items())
         tables: list[tuple[str, Mapping[str, Any]]] = [
             ("model", self._model()),
             ("slo", self._slo()),
@@ -175,21 +175,21 @@ class SizeQuestion:
         return role if len(self.chips) == 1 else f"{role}-{chip.name}"
 
     def _pool(self, role: str, name: str) -> dict[str, Any]:
-        stated = {"site": SITE, "hardware": self._seen(name), "role": role}
+        stated = {"site": SITE, "hardware": self._name_from(name), "role": role}
         return {**stated, "layouts": "auto", "service_times": "roofline", "n_instances": "free"}
 
-    def _seen(self, name: str) -> str:
+    def _name_from(self, name: str) -> str:
         return seen_from(self.directory, name)
 
     def _model(self) -> dict[str, Any]:
         used, by = self.drafts.speculation, self.drafts.draft_model
-        found: dict[str, Any] = {"profile": self._seen(self.model)}
+        found: dict[str, Any] = {"profile": self._name_from(self.model)}
         if self.precision is not None:
             found["precision"] = self.precision
         found["kv_precision"] = self.kv_precision
         if used is not None:
             found |= {"draft_tokens": used.n_draft_tokens, "acceptance": list(used.acceptance)}
-            found |= {} if by is None else {"draft_model": self._seen(by)}
+            found |= {} if by is None else {"draft_model": self._name_from(by)}
         return {**found, "stack": self.software}
 
     def _slo(self) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def sized(
     question: SizeQuestion,
     run: RunQuestion | None = None,
     time_limit_s: float = 60.0,
-    say: Say = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> Sized:
     """The plan of a demand, and beside it the best fleet of each kind of serving, run where times are promised.
 
@@ -257,7 +257,7 @@ def sized(
         question: what is asked.
         run: how long and how often a fleet is run; None: nothing is.
         time_limit_s: seconds that the search and the runs of one fleet may take.
-        say: is told what is going on.
+        progress: is told what is going on.
 
     Raises:
         InputError: something in the question cannot be, or is not known.
@@ -267,10 +267,10 @@ def sized(
     if problems := tuple(question.problems()):
         raise InputError(problems)
     try:
-        whole = best_fleet_of(question, question.roles, run, time_limit_s, say)
+        whole = best_fleet_of(question, question.roles, run, time_limit_s, progress)
     except InfeasibleError:
         # Ways out are those of prefill and decode pools, which are found soonest.
-        whole = best_fleet_of(question, KINDS["disaggregated"], run, time_limit_s, say, has_ways_out=True)
+        whole = best_fleet_of(question, KINDS["disaggregated"], run, time_limit_s, progress, has_ways_out=True)
     used = {pool.role for pool in whole.plan.pools if pool.offered_req_per_s > 0}
     fleets: dict[str, Plan | None] = {}
     unknown: list[Note] = []
@@ -279,7 +279,7 @@ def sized(
             fleets[kind] = whole.plan
             continue
         try:
-            fleets[kind] = best_fleet_of(question, roles, run, time_limit_s, say).plan
+            fleets[kind] = best_fleet_of(question, roles, run, time_limit_s, progress).plan
         except (InfeasibleError, UndecidedError) as error:
             fleets[kind] = None
             unknown.append(_missing(kind, str(error).partition("\n")[0]))
@@ -315,7 +315,7 @@ def best_fleet_of(
     roles: Sequence[str],
     run: RunQuestion | None,
     time_limit_s: float,
-    say: Say = lambda _: None,
+    progress: Progress = lambda _: None,
     *,
     has_ways_out: bool = False,
 ) -> Verified:
@@ -326,7 +326,7 @@ def best_fleet_of(
         roles: of the pools.
         run: how long and how often a fleet is run; None: nothing is.
         time_limit_s: seconds that the search and the runs may take.
-        say: is told what is going on.
+        progress: is told what is going on.
         has_ways_out: whether ways out are looked for where there is no such fleet.
 
     Raises:
@@ -335,7 +335,7 @@ def best_fleet_of(
     asked = question.scenario(roles)
     of_run = run if asked.promises_latency else None
     try:
-        return verified_fleet(asked, of_run, question.data_dirs, time_limit_s, say, has_ways_out=has_ways_out)
+        return verified_fleet(asked, of_run, question.data_dirs, time_limit_s, progress, has_ways_out=has_ways_out)
     except InfeasibleError as error:  # whose ways out end in options of `optimize`
         ways = [OPTION.sub("", way) for way in error.relaxations]
         raise InfeasibleError(OPTION.sub("", str(error)), ways) from None

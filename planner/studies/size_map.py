@@ -1,6 +1,6 @@
 """Where prefill and decode pools beat a colocated one: many demands, each sized both ways and run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice, product
 from math import exp, log
 from typing import Annotated, Literal
@@ -11,6 +11,7 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.executor import RunQuestion
 from planner.jobs import HERE, Workers, answers
 from planner.profiles import hardware_profile, model_profile
+from planner.progress import Progress
 from planner.results import Plan, SizeMap, SizeMapCell
 from planner.scenario import Price
 from planner.schema import StrictModel, TomlFile
@@ -23,7 +24,6 @@ WIDE_SIGMAS = 3.0
 """Standard deviations of a logarithm at which lengths are cut off."""
 N_REPLICATIONS = 4
 Positive = Annotated[float, Field(gt=0, le=1e9)]
-Say = Callable[[str], None]
 
 
 class Traffic(StrictModel):
@@ -107,14 +107,14 @@ def map_digest(question: SizeMapQuestion, text: str) -> str:
 
 
 def size_map(
-    question: SizeMapQuestion, time_limit_s: float = 60.0, say: Say = lambda _: None, workers: Workers = HERE
+    question: SizeMapQuestion, time_limit_s: float = 60.0, progress: Progress = lambda _: None, workers: Workers = HERE
 ) -> SizeMap:
     """Every demand of a map, sized both ways and run request by request.
 
     Args:
         question: what is mapped.
         time_limit_s: seconds that the search of one plan may take.
-        say: is told what is going on.
+        progress: is told what is going on.
         workers: who shares the demands; the answer does not depend on it.
 
     Raises:
@@ -122,7 +122,7 @@ def size_map(
     """
     n = len(list(_demands(question)))
     jobs = [(question, place, time_limit_s) for place in range(n)]
-    cells = answers(_cell, jobs, workers, lambda part: say(f"{part * n:.0f} of {n} demands are sized"))
+    cells = answers(_cell, jobs, workers, lambda part: progress(f"{part * n:.0f} of {n} demands are sized"))
     prices = _prices(question)
     return SizeMap(
         title=question.title,

@@ -1,6 +1,19 @@
 """The workload of the system: lengths, arrivals, prefix hits and traces.
 
 The stated workload loads at once; the mathematics on first use, so that a command without any starts quickly.
+
+Public modules:
+
+    distributions           moments and quantiles of lengths
+    hits                    hits of a prefix cache
+    lengths                 lengths that a scenario can state
+    observed                demand as it was observed
+    observed.bench          demand of a benchmark's run
+    observed.request_table  requests one a line
+    requests                from a workload as stated to its request mix
+    spec                    the workload of the system, as a scenario states it
+    trace_arrivals          rate and bursts of a trace
+    traces                  recorded requests, read line by line
 """
 
 from typing import TYPE_CHECKING

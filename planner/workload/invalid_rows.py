@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.notes import Note, note
 from planner.units import percent
 
@@ -19,9 +19,9 @@ class InvalidRows:
     def __init__(self, name: str, *, are_skipped: bool) -> None:
         self.name, self.are_skipped = name, are_skipped
         self.n = 0
-        self.first: list[Problem] = []
+        self.first: list[InputProblem] = []
 
-    def add(self, problem: Problem) -> None:
+    def add(self, problem: InputProblem) -> None:
         """Count a row. Raises InputError where none may be left out."""
         if not self.are_skipped:
             allowed = "; ".join(filter(None, (problem.allowed, f"{OPTION} leaves a few such rows out")))
@@ -36,7 +36,7 @@ class InvalidRows:
         if self.n > max(1.0, MOST_INVALID_FRACTION * n):
             what = f"has {self.n:,} invalid rows of {n:,}: {self._named()}"
             allowed = f"at most {percent(MOST_INVALID_FRACTION)} of the rows, or one"
-            raise InputError(Problem(self.name, "", what, allowed, self.first[0].line))
+            raise InputError(InputProblem(self.name, "", what, allowed, self.first[0].line))
 
     def notes(self, n_valid: int) -> tuple[Note, ...]:
         """A note that counts them and names the first."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.curves import FloatArray
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.schema import is_file
 from planner.workload.atom_mix import AtomMix
 from planner.workload.distributions import Atoms, Distribution, distribution, mean_tokens
@@ -72,7 +72,7 @@ def trace_path(path: str, base_dir: Path, data_dirs: Sequence[Path] = ()) -> Pat
     if found is None:
         places = ", ".join(dict.fromkeys(map(str, candidates)))
         raise InputError(
-            Problem(
+            InputProblem(
                 path,
                 "trace.path",
                 f"is not there; looked at {places}",
@@ -117,7 +117,9 @@ def _stated_hits(prefix_hits: PrefixHits) -> HitDistribution | None:
 def _ideal_cached(trace: Trace) -> FloatArray:
     if trace.blocks is None:
         allowed = 'a trace with hash_ids, or prefix_hits = "none" or a distribution'
-        raise InputError(Problem(trace.name, "prefix_hits", "is ideal, but the trace has no block hashes", allowed))
+        raise InputError(
+            InputProblem(trace.name, "prefix_hits", "is ideal, but the trace has no block hashes", allowed)
+        )
     return ideal_hits(trace.total_tokens, trace.blocks)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.notes import Note, note
 from planner.units import number, time_unit_in
 from planner.workload.spec import TimeUnit
@@ -82,10 +82,10 @@ def named_scale(name: str, column: str, stated: TimeUnit | None, usual: TimeScal
         return usual
     unit = next((unit for unit in SECONDS if unit == named), None)
     if unit is None:
-        raise InputError(Problem(name, column, f"is named as a time in {named}", UNITS))
+        raise InputError(InputProblem(name, column, f"is named as a time in {named}", UNITS))
     if stated not in (None, unit):
         what = f"is named as a time in {unit}, and {stated} is stated"
-        raise InputError(Problem(name, column, what, f"--time-unit {unit}, or a column of another name"))
+        raise InputError(InputProblem(name, column, what, f"--time-unit {unit}, or a column of another name"))
     return TimeScale(unit, "named")
 
 
@@ -103,12 +103,12 @@ def time_scale(name: str, key: str, first: float, stated: TimeUnit | None, usual
     if stated is not None:
         if first * SECONDS[stated] > high:
             what = f"is {first:.15g}, which in {stated} is after the year 2100"
-            raise InputError(Problem(name, key, what, f"{OPTION}: {UNITS}"))
+            raise InputError(InputProblem(name, key, what, f"{OPTION}: {UNITS}"))
         return TimeScale(stated, "stated")
     unit = next((unit for unit, seconds in SECONDS.items() if low <= first * seconds <= high), None)
     if usual.basis == "named" and unit not in (None, usual.unit):
         what = f"is {first:.15g}, in {unit} a time of the years 2000 to 2100, and its name says {usual.unit}"
-        raise InputError(Problem(name, key, what, "a column whose name and times are of one unit"))
+        raise InputError(InputProblem(name, key, what, "a column whose name and times are of one unit"))
     return usual if unit is None or (unit == usual.unit and usual.is_known) else TimeScale(unit, "since 1970")
 
 
@@ -116,7 +116,7 @@ def check_span(name: str, key: str, span_s: float, scale: TimeScale, line: int |
     """Raises InputError where times span more than a record does: another unit, or a time that is none."""
     if span_s > MOST_DAYS * SECONDS_PER_DAY or not isfinite(span_s):
         what = f"spans {number(span_s / SECONDS_PER_DAY, 4)} days {_read(scale)}"
-        raise InputError(Problem(name, key, what, f"{MOST_DAYS:,.0f} days at most; {OPTION}: {UNITS}", line))
+        raise InputError(InputProblem(name, key, what, f"{MOST_DAYS:,.0f} days at most; {OPTION}: {UNITS}", line))
 
 
 def check_pace(name: str, key: str, n: int, span_s: float, scale: TimeScale, *, is_fractional: bool = False) -> None:
@@ -129,7 +129,7 @@ def check_pace(name: str, key: str, n: int, span_s: float, scale: TimeScale, *, 
     if rate > high or (rate < low and n >= ENOUGH):
         what = f"has {number(rate, 4)} req/s: {n:,} requests in {number(span_s, 4)} s {_read(scale)}"
         allowed = f"{low:g} to {high:,.0f} req/s{'' if scale.is_certain else ' where no unit is stated'}"
-        raise InputError(Problem(name, key, what, f"{allowed}; {OPTION}: {UNITS}"))
+        raise InputError(InputProblem(name, key, what, f"{allowed}; {OPTION}: {UNITS}"))
 
 
 def _allowed_req_per_s(scale: TimeScale, *, is_fractional: bool) -> tuple[float, float]:

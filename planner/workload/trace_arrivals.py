@@ -8,7 +8,7 @@ import numpy as np
 from planner.curves import FloatArray
 from planner.notes import Note, note
 from planner.units import number
-from planner.workload.arrivals import MOST_SQUARED_CV
+from planner.workload.spec import MOST_SQUARED_CV
 
 WINDOW_S = 10.0
 """Windows in which arrivals are counted: about as long as requests wait and are prefilled."""

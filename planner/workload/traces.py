@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.curves import FloatArray
-from planner.errors import InputError, Problem, shown
+from planner.errors import InputError, InputProblem, shown
 from planner.notes import Note, note
 from planner.reading import LINE_BYTES, MIB, json_value, opened
 from planner.units import time_unit_in
@@ -177,7 +177,7 @@ def _read(path: Path, reading: TraceReading) -> Trace:
 def _trace(name: str, lines: Iterator[_Line], reading: TraceReading) -> Trace:
     first = next(lines, None)
     if first is None:
-        raise InputError(Problem(name, "", "is empty", "a trace of at least one request"))
+        raise InputError(InputProblem(name, "", "is empty", "a trace of at least one request"))
     trace_format = reading.trace_format
     if trace_format == "auto":
         trace_format = "mooncake" if first[1].startswith("{") else "azure"
@@ -192,7 +192,7 @@ def _trace(name: str, lines: Iterator[_Line], reading: TraceReading) -> Trace:
     _check_header(name, *first)
     if reading.time_unit is not None:
         what = "is stated, and the times of this format are dates"
-        raise InputError(Problem(name, "time_unit", what, f"no {TIME_OPTION}"))
+        raise InputError(InputProblem(name, "time_unit", what, f"no {TIME_OPTION}"))
     requests = _collected(rows, lines, _azure_request)
     sizes = _BlockSizes(reading.block_tokens, BLOCK_TOKENS)
     return _of_requests(rows, requests, DATES, _since_first_s(requests, DATES), sizes)
@@ -224,13 +224,15 @@ def _lines(name: str, file: BinaryIO) -> Iterator[_Line]:
     for number, raw in enumerate(iter(lambda: file.readline(LINE_BYTES + 1), b""), start=1):
         if len(raw) > LINE_BYTES:
             what = f"is longer than {LINE_BYTES / MIB:g} MiB"
-            raise InputError(Problem(name, "", what, "one request a line", number))
+            raise InputError(InputProblem(name, "", what, "one request a line", number))
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
         except UnicodeDecodeError as error:
-            raise InputError(Problem(name, "", f"is not UTF-8 text: {error.reason}", "a text file", number)) from None
+            raise InputError(
+                InputProblem(name, "", f"is not UTF-8 text: {error.reason}", "a text file", number)
+            ) from None
         if blank and (text or number - blank > MOST_BLANK):
-            raise InputError(Problem(name, "", "is blank", "one request a line", blank))
+            raise InputError(InputProblem(name, "", "is blank", "one request a line", blank))
         if text:
             yield number, text
         else:
@@ -246,16 +248,16 @@ def _collected(rows: InvalidRows, lines: Iterable[_Line], parse: Callable[[str],
             if requests:
                 _check_order(requests[-1], request)
         except _BrokenLineError as error:
-            rows.add(Problem(rows.name, error.key, error.message, error.allowed, number))
+            rows.add(InputProblem(rows.name, error.key, error.message, error.allowed, number))
             continue
         requests.append(request)
         n_blocks += len(request.hashes or ())
         if len(requests) > MOST_REQUESTS or n_blocks > MOST_BLOCKS:
             allowed = f"at most {MOST_REQUESTS:,} requests and {MOST_BLOCKS:,} blocks; plan for a part of it"
-            raise InputError(Problem(rows.name, "", "is too long a trace", allowed, number))
+            raise InputError(InputProblem(rows.name, "", "is too long a trace", allowed, number))
     rows.check(len(requests))
     if not requests:
-        raise InputError(Problem(rows.name, "", "has no requests", "a trace of at least one request"))
+        raise InputError(InputProblem(rows.name, "", "has no requests", "a trace of at least one request"))
     return requests
 
 
@@ -304,12 +306,12 @@ class _BlockSizes:
         """
         if self.stated is not None and not has_blocks:
             what = "is stated, and the file has no hash_ids"
-            raise InputError(Problem(name, "block_tokens", what, f"no {BLOCK_OPTION}"))
+            raise InputError(InputProblem(name, "block_tokens", what, f"no {BLOCK_OPTION}"))
         if self.stated is not None or not has_blocks:
             return self.stated or self.usual, ()
         if self.usual not in self.possible and len(self.possible) > 1:
             what = f"has blocks of {', '.join(map(str, self.possible[:-1]))} or {self.possible[-1]} tokens"
-            raise InputError(Problem(name, "hash_ids", what, f"{BLOCK_OPTION} says which"))
+            raise InputError(InputProblem(name, "hash_ids", what, f"{BLOCK_OPTION} says which"))
         size = self.usual if self.usual in self.possible else self.possible[0]
         text = f"hash_ids are of blocks of {size} tokens, as their numbers fit every prompt"
         return size, () if size == BLOCK_TOKENS else (note("block-size-read", text),)
@@ -375,7 +377,7 @@ def _number_times_s(
     if requests[0].is_date:
         if stated is not None:
             what = "is stated, and the times are dates"
-            raise InputError(Problem(name, "time_unit", what, f"no {TIME_OPTION}"))
+            raise InputError(InputProblem(name, "time_unit", what, f"no {TIME_OPTION}"))
         return DATES, _since_first_s(requests, DATES)
     scale = time_scale(name, "timestamp", requests[0].time, stated, usual)
     times = np.array([float(request.time) for request in requests]) * scale.seconds
@@ -395,7 +397,7 @@ def _since_first_s(requests: Sequence[_Request], scale: TimeScale) -> FloatArray
 def _check_header(name: str, number: int, text: str) -> None:
     if [column.strip() for column in text.split(",")] != AZURE_COLUMNS:
         raise InputError(
-            Problem(
+            InputProblem(
                 name,
                 "",
                 f"does not start like a trace: {text[:60]!r}",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 if TYPE_CHECKING:
-    from planner.executor.kernel.records import World
+    from planner.executor.kernel.state import SimulationState
     from planner.scenario import Scenario
 
 N_PLAIN, N_CACHES, N_MEMORY = 1_000_000, 120_310, 10_000_000
@@ -64,11 +64,11 @@ def with_caches(n: int) -> None:
     print(f"{'  prompt tokens found, entries dropped':<48}{hit:.1%}, {w.caches['n_evicted'].sum():,}")
 
 
-def timed(what: str, scenario: "Scenario", n: int) -> "World":
+def timed(what: str, scenario: "Scenario", n: int) -> "SimulationState":
     """Run the planned system, and say how fast that was; a first short run compiles, and reads traces."""
     from planner.cli.common import data_dirs
     from planner.comparison import optimize
-    from planner.executor import Draws, drawn_requests, system, world
+    from planner.executor import Draws, drawn_requests, initial_state, system
     from planner.executor.prompt_blocks import trace_blocks
     from planner.executor.run import run_to_end
 
@@ -78,7 +78,7 @@ def timed(what: str, scenario: "Scenario", n: int) -> "World":
         start = process_time()
         requests = drawn_requests(scenario, n_now, LOAD * plan.throughput_req_per_s, Draws(0), data_dirs())
         blocks = None if scenario.execution.cache is None else trace_blocks(scenario, requests, data_dirs())
-        w = world(planned, requests, blocks=blocks)
+        w = initial_state(planned, requests, blocks=blocks)
         drawn = process_time()
         run_to_end(w)
         end = process_time()

@@ -50,7 +50,7 @@ def phases() -> None:
     """Every step of `planner optimize` in one warm process."""
     from planner.comparison import Planned
     from planner.comparison.baselines import baselines
-    from planner.optimizer import planning_problem, searched
+    from planner.optimizer import best_solution, planning_problem
     from planner.optimizer.free_routing import free_routing
     from planner.optimizer.prices.routed import routed_prices
     from planner.optimizer.single_route import sweep
@@ -59,14 +59,14 @@ def phases() -> None:
     print(f"\nin process, warm, median of {N_RUNS}: prfaas-paper")
     scenario = read_scenario("prfaas-paper")
     problem = planning_problem(scenario)
-    solution = searched(problem, 60.0)
+    solution = best_solution(problem, 60.0)
     assert solution is not None
     assert solution.routed is not None
     fleet, routed = Planned(problem, solution).fleet, solution.routed
     steps: dict[str, Callable[[], Any]] = {
         "read_scenario": lambda: read_scenario("prfaas-paper"),
         "planning_problem": lambda: planning_problem(scenario),
-        "search": lambda: searched(problem, 60.0),
+        "search": lambda: best_solution(problem, 60.0),
         "figures (latency, cost)": lambda: Planned(problem, solution).fleet,
         "baselines": lambda: baselines(problem, fleet, 60.0),
         "shadow prices": lambda: routed_prices(problem, routed),
@@ -80,7 +80,7 @@ def phases() -> None:
 
 def inside_search(problem: Any) -> None:
     """What search spends in the solver, and in how many programs."""
-    from planner.optimizer import searched
+    from planner.optimizer import best_solution
     from planner.optimizer.network.rows import Rows
 
     solved, times = Rows.solved, []
@@ -93,7 +93,7 @@ def inside_search(problem: Any) -> None:
             times.append(perf_counter() - start)
 
     with patch.object(Rows, "solved", timed):
-        searched(problem, 60.0)
+        best_solution(problem, 60.0)
     line(f"  of search: {len(times)} programs solved", sum(times))
 
 
@@ -101,7 +101,7 @@ def against_enumeration() -> None:
     """The mixed-integer model beside the exhaustive search it is tested against."""
     import numpy as np
 
-    from planner.optimizer import planning_problem, searched
+    from planner.optimizer import best_solution, planning_problem
     from planner.scenario import read_scenario
     from tests.builders import Draw, problem_of
     from tests.exhaustive_search import exhaustive_search
@@ -110,7 +110,7 @@ def against_enumeration() -> None:
     reference = planning_problem(read_scenario("prfaas-paper"))
     random = [problem_of(Draw(np.random.default_rng(seed)).question()) for seed in range(N_RANDOM)]
     for what, problems in (("prfaas-paper", [reference]), (f"{N_RANDOM} random small instances", random)):
-        model = median_s(lambda cases=problems: [searched(p, 60.0) for p in cases])  # type: ignore[misc]
+        model = median_s(lambda cases=problems: [best_solution(p, 60.0) for p in cases])  # type: ignore[misc]
         tried = median_s(lambda cases=problems: [exhaustive_search(p) for p in cases])  # type: ignore[misc]
         line(f"{what}: search", model, f"{model / tried:.1f} times enumeration's {1e3 * tried:.0f} ms")
 

@@ -26,7 +26,7 @@ import numpy as np
 from planner.errors import PlannerError
 from planner.executor import RunQuestion, simulate, simulate_periods
 from planner.notes import code_of
-from planner.optimizer.colocated_layouts import as_run
+from planner.optimizer.colocated_layouts import scenario_as_run
 from planner.promises.validation import validate
 from planner.promises.verified import verified_plan
 from planner.results import Plan, RunFigures
@@ -238,7 +238,7 @@ def refuted(scenario: Scenario, plan: Plan) -> Iterator[str]:
     """Predictions of the same fleet that its validation refutes, with their errors; first why it has none."""
     sizes = {f"pools.{key}.n_instances": n for key, n in plan.n_instances.items()}
     for changed in (sizes, {**sizes, "slo": None}):  # a fleet that a run found may be one that the model excludes
-        asked = as_run(scenario.varied(changed), plan)
+        asked = scenario_as_run(scenario.varied(changed), plan)
         try:
             found = validate(asked, VALIDATED, (), SERVED_LIMIT_S)
         except PlannerError as error:

@@ -19,15 +19,15 @@ from planner.queueing import (
     Path,
     Senders,
     Service,
-    Stretch,
+    TransferSlowdown,
     Ttft,
     Wait,
     alone_s,
     gigc_wait,
     link_stretch,
-    place_wait,
     split_scv,
 )
+from tests.one_queue import place_wait
 from tests.tandem_simulation import batches_run, tandem_run
 
 Floats = NDArray[np.float64]
@@ -157,7 +157,7 @@ def predicted(case: Configuration) -> tuple[Ttft, Wait, Ttft] | None:
     return sojourn, place, Ttft.of(paths)
 
 
-def _path(senders: Senders, stretch: Stretch, share: float, wait: Wait, place: Wait) -> Path:
+def _path(senders: Senders, stretch: TransferSlowdown, share: float, wait: Wait, place: Wait) -> Path:
     alone = alone_s(senders.service_s, senders.link_s, N_LAYERS)
     factors, levels = stretch.levels(alone)
     late_s = np.maximum(factors * alone[:, None] - senders.service_s[:, None], senders.link_s[:, None] / N_LAYERS)

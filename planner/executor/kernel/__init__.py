@@ -5,6 +5,6 @@ reads them. Functions take the whole `World`, change it in place and return plai
 """
 
 from planner.executor.kernel.loop import advance, start
-from planner.executor.kernel.records import World
+from planner.executor.kernel.state import SimulationState
 
-__all__ = ["World", "advance", "start"]
+__all__ = ["SimulationState", "advance", "start"]

@@ -31,7 +31,7 @@ SAME = 1e-9
 """Relative variance of what a line is drawn over, below which there is but one point: the line goes through 0."""
 
 
-class Observed(NamedTuple):
+class BalanceInputs(NamedTuple):
     """Part of the world that the equations need."""
 
     scheduler: Records
@@ -55,7 +55,7 @@ def line_of(lines: Numbers, line: int, is_proportional: bool) -> tuple[float, fl
 
 
 @compiled_apart
-def loads(seen: Observed, place: float) -> tuple[float, float, float]:
+def loads(seen: BalanceInputs, place: float) -> tuple[float, float, float]:
     """Work that the observed requests ask for with a threshold at that place among the bins.
 
     Returns:
@@ -84,7 +84,7 @@ def over(work: float, capacity: float) -> float:
 
 
 @compiled_apart
-def balanced_place(seen: Observed, n_short: int, n_long: int, bytes_per_s: float) -> float:
+def balanced_place(seen: BalanceInputs, n_short: int, n_long: int, bytes_per_s: float) -> float:
     """Place of the threshold at which short and long prompts take equally long."""
     low, high = 1.0, N_BINS - 1.0
     for _ in range(N_HALVINGS):
@@ -111,7 +111,7 @@ def factor_of(place: float) -> float:
 
 
 @compiled_apart
-def prefill_rate(seen: Observed, place: float, n_short: int, n_long: int, bytes_per_s: float) -> float:
+def prefill_rate(seen: BalanceInputs, place: float, n_short: int, n_long: int, bytes_per_s: float) -> float:
     """Rate at which the first prefill pool or the link saturates with a threshold at that place [1/s]."""
     short, long, wire = loads(seen, place)
     most_s = max(over(short, n_short), over(long, n_long), over(wire, bytes_per_s))
@@ -119,7 +119,7 @@ def prefill_rate(seen: Observed, place: float, n_short: int, n_long: int, bytes_
 
 
 @compiled_apart
-def decode_rate(seen: Observed, n_decode: int) -> float:
+def decode_rate(seen: BalanceInputs, n_decode: int) -> float:
     """Rate at which so many decode instances, their batches as full as they may be, have no place left [1/s]."""
     control = seen.scheduler[0]
     pool = seen.decode_pools[control.decode_pool]

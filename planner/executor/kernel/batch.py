@@ -4,11 +4,12 @@ from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.cache import hit, keep, record_prompt
 from planner.executor.kernel.departures import finish, first_token
 from planner.executor.kernel.lists import insert_after, pop, push, push_first, take_out
-from planner.executor.kernel.records import DECODES, NONE, PREFILLS, WAITS, Record, World
+from planner.executor.kernel.records import DECODES, NONE, PREFILLS, WAITS, Record
+from planner.executor.kernel.state import SimulationState
 
 
 @compiled
-def choose_pass(w: World, k: int, rules: Record) -> None:
+def choose_pass(w: SimulationState, k: int, rules: Record) -> None:
     """Choose what the next pass of a replica does."""
     replica = w.replicas[k]
     replica.pass_tokens, replica.pass_keys = 0.0, 0.0
@@ -27,7 +28,7 @@ def choose_pass(w: World, k: int, rules: Record) -> None:
 
 
 @compiled
-def take_prompts(w: World, k: int, rules: Record, budget: int) -> None:
+def take_prompts(w: SimulationState, k: int, rules: Record, budget: int) -> None:
     """Continue the prompt that was begun, then admit others in their order, up to a number of tokens.
 
     One whose cache stands already joins those that decode, and takes the one token of a pass that its step makes.
@@ -49,7 +50,7 @@ def take_prompts(w: World, k: int, rules: Record, budget: int) -> None:
 
 
 @compiled
-def fits_batch(w: World, k: int, rules: Record, r: int) -> bool:
+def fits_batch(w: SimulationState, k: int, rules: Record, r: int) -> bool:
     """True if a request fits beside the others, with the tokens that a step of those adds."""
     replica, sequence = w.replicas[k], w.sequences[r]
     needed = rules.sequence_tokens + w.requests[r].prompt_tokens + sequence.made_tokens
@@ -62,7 +63,7 @@ def fits_batch(w: World, k: int, rules: Record, r: int) -> bool:
 
 
 @compiled
-def admit_next(w: World, k: int, rules: Record) -> None:
+def admit_next(w: SimulationState, k: int, rules: Record) -> None:
     """Give the first that waits its memory; one with nothing to compute decodes from now on."""
     replica = w.replicas[k]
     r = pop(w.requests, replica.waiting)
@@ -79,11 +80,11 @@ def admit_next(w: World, k: int, rules: Record) -> None:
     if w.cache_rule[0].is_on == 1 and sequence.is_begun == 0 and sequence.is_standing == 0:
         look_up(w, rules, r)
     sequence.is_begun = 1
-    replica.used_tokens += held_tokens(w, rules, r)
+    replica.used_tokens += memory_tokens(w, rules, r)
 
 
 @compiled
-def count_admitted(w: World, rules: Record, change: int) -> None:
+def count_admitted(w: SimulationState, rules: Record, change: int) -> None:
     """Sequences that are admitted change by one: bring their time integral up to date first."""
     now_s = w.clock[0].now_s
     rules.slot_s += rules.n_admitted * (now_s - rules.changed_s)
@@ -93,14 +94,14 @@ def count_admitted(w: World, rules: Record, change: int) -> None:
 
 
 @compiled_extra(None)
-def look_up(w: World, rules: Record, r: int) -> None:
+def look_up(w: SimulationState, rules: Record, r: int) -> None:
     """A prompt begins with what its site's cache pool holds of it."""
     hit(w, w.pools[rules.door].site, r)
     w.sequences[r].left_tokens = w.requests[r].prompt_tokens - w.requests[r].cached_tokens
 
 
 @compiled_extra(None)
-def keep_prompt(w: World, rules: Record, r: int) -> None:
+def keep_prompt(w: SimulationState, rules: Record, r: int) -> None:
     """A prompt is computed: its site's cache pool keeps it."""
     site = w.pools[rules.door].site
     keep(w, site, r, w.requests[r].prompt_tokens, True)
@@ -109,7 +110,7 @@ def keep_prompt(w: World, rules: Record, r: int) -> None:
 
 
 @compiled
-def held_tokens(w: World, rules: Record, r: int) -> float:
+def memory_tokens(w: SimulationState, rules: Record, r: int) -> float:
     """Memory of an admitted request, in tokens: the last token made is not in the cache while it decodes."""
     request, sequence = w.requests[r], w.sequences[r]
     held: float = rules.sequence_tokens + request.prompt_tokens
@@ -121,7 +122,7 @@ def held_tokens(w: World, rules: Record, r: int) -> float:
 
 
 @compiled
-def take_chunk(w: World, k: int, rules: Record, r: int, budget: int) -> int:
+def take_chunk(w: SimulationState, k: int, rules: Record, r: int, budget: int) -> int:
     """Put what is left of a prompt into the pass, or as much of it as may be; how many tokens."""
     replica, sequence = w.replicas[k], w.sequences[r]
     n: int = sequence.left_tokens
@@ -136,7 +137,7 @@ def take_chunk(w: World, k: int, rules: Record, r: int, budget: int) -> int:
 
 
 @compiled
-def preempt_until_fits(w: World, k: int, rules: Record) -> bool:
+def preempt_until_fits(w: SimulationState, k: int, rules: Record) -> bool:
     """Let the last admitted give way until a step's tokens fit; whether any did."""
     replica = w.replicas[k]
     gave_way = False
@@ -149,7 +150,7 @@ def preempt_until_fits(w: World, k: int, rules: Record) -> bool:
 
 
 @compiled_apart
-def preempt(w: World, k: int, rules: Record) -> None:
+def preempt(w: SimulationState, k: int, rules: Record) -> None:
     """Take the last admitted out of the batch; it waits first in the queue, and all it had is computed again.
 
     All but the prefix that was cached when it came: others hold that. A cache that came from elsewhere is not sent for
@@ -161,7 +162,7 @@ def preempt(w: World, k: int, rules: Record) -> None:
         stop_decoding(w, k, r)
     elif replica.partial == r:
         replica.partial = NONE
-    replica.used_tokens -= held_tokens(w, rules, r)
+    replica.used_tokens -= memory_tokens(w, rules, r)
     take_out(w.sequences, replica.admitted, r)
     count_admitted(w, rules, -1)
     cached = 0 if sequence.is_standing == 1 else request.cached_tokens
@@ -172,7 +173,7 @@ def preempt(w: World, k: int, rules: Record) -> None:
 
 
 @compiled
-def stop_decoding(w: World, k: int, r: int) -> None:
+def stop_decoding(w: SimulationState, k: int, r: int) -> None:
     """Take a request out of the decoding batch, with the tokens that it has made."""
     replica, sequence = w.replicas[k], w.sequences[r]
     n_slots = w.due.shape[1]
@@ -189,7 +190,7 @@ def stop_decoding(w: World, k: int, r: int) -> None:
 
 
 @compiled
-def decode_from_now(w: World, k: int, r: int) -> None:
+def decode_from_now(w: SimulationState, k: int, r: int) -> None:
     """Put a request with its first token into the decoding batch."""
     replica, sequence = w.replicas[k], w.sequences[r]
     sequence.joined_step = replica.step
@@ -204,10 +205,10 @@ def decode_from_now(w: World, k: int, r: int) -> None:
 
 
 @compiled
-def leave_batch(w: World, i: int, k: int, r: int, rules: Record) -> None:
+def leave_batch(w: SimulationState, i: int, k: int, r: int, rules: Record) -> None:
     """A request has its last token, and gives back its memory."""
     replica = w.replicas[k]
-    replica.used_tokens -= held_tokens(w, rules, r)
+    replica.used_tokens -= memory_tokens(w, rules, r)
     take_out(w.sequences, replica.admitted, r)
     count_admitted(w, rules, -1)
     w.pools[rules.door].n_waiting -= 1  # who leaves does not wait again
@@ -216,7 +217,7 @@ def leave_batch(w: World, i: int, k: int, r: int, rules: Record) -> None:
 
 
 @compiled
-def finish_batch_step(w: World, i: int, k: int, rules: Record) -> None:
+def finish_batch_step(w: SimulationState, i: int, k: int, rules: Record) -> None:
     """Each sequence of a replica has one token more."""
     replica = w.replicas[k]
     replica.context_tokens += replica.n_decoding
@@ -229,7 +230,7 @@ def finish_batch_step(w: World, i: int, k: int, rules: Record) -> None:
 
 
 @compiled
-def finish_prompts(w: World, i: int, k: int, rules: Record) -> None:
+def finish_prompts(w: SimulationState, i: int, k: int, rules: Record) -> None:
     """Prompts that are computed make a token; the one that is not stays begun."""
     replica, now_s = w.replicas[k], w.clock[0].now_s
     while replica.prompts.n > 0:

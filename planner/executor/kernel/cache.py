@@ -9,11 +9,12 @@ from math import ceil
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.curves import value
 from planner.executor.kernel.prefix_uses import moved_tokens, record_use
-from planner.executor.kernel.records import NONE, World
+from planner.executor.kernel.records import NONE
+from planner.executor.kernel.state import SimulationState
 
 
 @compiled
-def n_full_blocks(w: World, r: int, n_tokens: int) -> int:
+def n_full_blocks(w: SimulationState, r: int, n_tokens: int) -> int:
     """Full blocks of a prompt's first tokens; what was generated before a crash has no block."""
     row = w.prompts[r].row
     most = min(n_tokens, w.requests[r].total_tokens) // w.cache_rule[0].block_tokens
@@ -21,13 +22,13 @@ def n_full_blocks(w: World, r: int, n_tokens: int) -> int:
 
 
 @compiled
-def block_of(w: World, r: int, k: int) -> int:
+def block_of(w: SimulationState, r: int, k: int) -> int:
     """Number of a block of a prompt."""
     return w.blocks[w.block_offsets[w.prompts[r].row] + k] + w.prompts[r].shift
 
 
 @compiled
-def n_prefix_blocks(w: World, site: int, r: int) -> int:
+def n_prefix_blocks(w: SimulationState, site: int, r: int) -> int:
     """Leading full blocks of a prompt that a site holds."""
     n, most = 0, n_full_blocks(w, r, w.requests[r].total_tokens)
     while n < most and w.entries[site, block_of(w, r, n)].is_in == 1:
@@ -36,7 +37,7 @@ def n_prefix_blocks(w: World, site: int, r: int) -> int:
 
 
 @compiled
-def hit_tokens(w: World, site: int, r: int) -> int:
+def hit_tokens(w: SimulationState, site: int, r: int) -> int:
     """Tokens of a prompt that a site need not compute: the last one always is computed.
 
     Without states the longest prefix of blocks; with states the longest such prefix that has a state at its very end.
@@ -53,7 +54,7 @@ def hit_tokens(w: World, site: int, r: int) -> int:
 
 
 @compiled_extra(None)
-def use(w: World, site: int, r: int) -> None:
+def use(w: SimulationState, site: int, r: int) -> None:
     """A prefill begins: take what its site's pool holds, and room for what is handed on."""
     hit(w, site, r)
     request, rule = w.requests[r], w.cache_rule[0]
@@ -65,7 +66,7 @@ def use(w: World, site: int, r: int) -> None:
 
 
 @compiled
-def hit(w: World, site: int, r: int) -> None:
+def hit(w: SimulationState, site: int, r: int) -> None:
     """A prompt begins with what a site's pool holds of it, which was used last then."""
     request, rule = w.requests[r], w.cache_rule[0]
     cached = hit_tokens(w, site, r)
@@ -84,7 +85,7 @@ def hit(w: World, site: int, r: int) -> None:
 
 
 @compiled_extra(None)
-def record_prompt(w: World, site: int, r: int) -> None:
+def record_prompt(w: SimulationState, site: int, r: int) -> None:
     """A prompt was prefilled at a site: it used the prefix that it hit, and its own full blocks are one now."""
     request, n = w.requests[r], n_full_blocks(w, r, w.requests[r].prompt_tokens)
     n_hit = -(-request.cached_tokens // w.cache_rule[0].block_tokens)
@@ -95,7 +96,7 @@ def record_prompt(w: World, site: int, r: int) -> None:
 
 
 @compiled
-def end_transfer(w: World, r: int) -> None:
+def end_transfer(w: SimulationState, r: int) -> None:
     """Give back the blocks of a hand-off that is over."""
     request = w.requests[r]
     if request.transfer_blocks == 0:
@@ -107,7 +108,7 @@ def end_transfer(w: World, r: int) -> None:
 
 
 @compiled_extra(None)
-def keep(w: World, site: int, r: int, n_tokens: int, has_states: bool) -> None:
+def keep(w: SimulationState, site: int, r: int, n_tokens: int, has_states: bool) -> None:
     """Put the full blocks of a prompt's first tokens in a pool, and the states that were kept on the way."""
     rule, n = w.cache_rule[0], n_full_blocks(w, r, n_tokens)
     for k in range(n, 0, -1):
@@ -118,7 +119,7 @@ def keep(w: World, site: int, r: int, n_tokens: int, has_states: bool) -> None:
 
 
 @compiled
-def put(w: World, site: int, entry: int) -> None:
+def put(w: SimulationState, site: int, entry: int) -> None:
     """An entry is in the pool, and the newest."""
     if w.entries[site, entry].is_in == 1:
         renew(w, site, entry)
@@ -130,14 +131,14 @@ def put(w: World, site: int, entry: int) -> None:
 
 
 @compiled
-def entry_blocks(w: World, entry: int) -> int:
+def entry_blocks(w: SimulationState, entry: int) -> int:
     """Blocks of the pool that an entry takes."""
     rule = w.cache_rule[0]
     return 1 if entry < rule.n_blocks else rule.state_blocks
 
 
 @compiled_apart
-def evict(w: World, site: int) -> None:
+def evict(w: SimulationState, site: int) -> None:
     """Drop the oldest entries until the rest fits; transfers are never dropped, so that they may leave no room."""
     cache = w.caches[site]
     while cache.used_blocks > cache.capacity_blocks and cache.oldest != NONE:
@@ -149,7 +150,7 @@ def evict(w: World, site: int) -> None:
 
 
 @compiled
-def renew(w: World, site: int, entry: int) -> None:
+def renew(w: SimulationState, site: int, entry: int) -> None:
     """An entry that is in the pool becomes the newest."""
     if w.entries[site, entry].is_in == 1 and w.caches[site].newest != entry:
         unlink(w, site, entry)
@@ -157,7 +158,7 @@ def renew(w: World, site: int, entry: int) -> None:
 
 
 @compiled
-def link_newest(w: World, site: int, entry: int) -> None:
+def link_newest(w: SimulationState, site: int, entry: int) -> None:
     """Put an entry at the new end of the list."""
     cache = w.caches[site]
     w.entries[site, entry].newer, w.entries[site, entry].older = NONE, cache.newest
@@ -169,7 +170,7 @@ def link_newest(w: World, site: int, entry: int) -> None:
 
 
 @compiled
-def unlink(w: World, site: int, entry: int) -> None:
+def unlink(w: SimulationState, site: int, entry: int) -> None:
     """Take an entry out of the list."""
     cache, newer, older = w.caches[site], w.entries[site, entry].newer, w.entries[site, entry].older
     if newer == NONE:

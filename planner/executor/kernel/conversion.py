@@ -2,12 +2,13 @@
 
 from planner.executor.compiled import compiled_apart, compiled_within
 from planner.executor.kernel.faults import reassign, serve
-from planner.executor.kernel.records import DRAINS, LEAVES, NONE, SERVES, SHARED_QUEUE, UP, Records, World
+from planner.executor.kernel.records import DRAINS, LEAVES, NONE, SERVES, SHARED_QUEUE, UP, Records
 from planner.executor.kernel.roles import enter_role, may_be_drained
+from planner.executor.kernel.state import SimulationState
 
 
 @compiled_within
-def convert(w: World, direction: int) -> None:
+def convert(w: SimulationState, direction: int) -> None:
     """Let the least busy unit of a role drain: towards prefill with direction 1, towards decode with -1.
 
     The last instance that serves in a role stays.
@@ -32,7 +33,7 @@ def convert(w: World, direction: int) -> None:
 
 
 @compiled_within
-def least_busy(w: World, direction: int) -> int:
+def least_busy(w: SimulationState, direction: int) -> int:
     """The unit that serves with the fewest requests, of a role that keeps another one that does; or NONE."""
     best, least, n_serving = NONE, 0, 0
     for u in range(w.units.shape[0]):
@@ -61,7 +62,7 @@ def serves(units: Records, instances: Records, decoders: Records, u: int, is_dec
 
 
 @compiled_within
-def is_ready(w: World, u: int) -> None:
+def is_ready(w: SimulationState, u: int) -> None:
     """A unit has warmed up and serves in its new role."""
     enter_role(w.units, w.scheduler, u, w.clock[0].now_s)
     serve(w, u)

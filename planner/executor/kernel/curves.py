@@ -1,7 +1,8 @@
 """Seconds and bytes by length, from the tabulated pieces of curves."""
 
 from planner.executor.compiled import compiled
-from planner.executor.kernel.records import Numbers, World
+from planner.executor.kernel.records import Numbers
+from planner.executor.kernel.state import SimulationState
 
 
 @compiled
@@ -20,7 +21,7 @@ def value(curves: Numbers, curve: int, tokens: float) -> float:
 
 
 @compiled
-def prefill_s(w: World, pool: int, done_tokens: float, end_tokens: float) -> float:
+def prefill_s(w: SimulationState, pool: int, done_tokens: float, end_tokens: float) -> float:
     """Seconds from `done_tokens` in the cache to `end_tokens`; from 0 on with the constant overhead."""
     curve = w.pools[pool].prefill_curve
     if done_tokens == 0:
@@ -29,7 +30,7 @@ def prefill_s(w: World, pool: int, done_tokens: float, end_tokens: float) -> flo
 
 
 @compiled
-def whole_prefill_s(w: World, pool: int, r: int) -> float:
+def whole_prefill_s(w: SimulationState, pool: int, r: int) -> float:
     """Seconds of a request's prefill, alone: T(total) - T(cached), not below the constant overhead."""
     request = w.requests[r]
     seconds = prefill_s(w, pool, request.cached_tokens, request.prompt_tokens)

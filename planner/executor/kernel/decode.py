@@ -13,24 +13,16 @@ from planner.executor.kernel.event_queue import cancel, schedule
 from planner.executor.kernel.lists import pop, push
 from planner.executor.kernel.mixed import enter_colocated
 from planner.executor.kernel.observe import record_leave, record_line
-from planner.executor.kernel.records import (
-    DECODES,
-    DRAINS,
-    NONE,
-    STEP_END,
-    STEP_LINE,
-    UP,
-    WAITS_TO_DECODE,
-    World,
-)
+from planner.executor.kernel.records import DECODES, DRAINS, NONE, STEP_END, STEP_LINE, UP, WAITS_TO_DECODE
 from planner.executor.kernel.roles import may_be_drained
+from planner.executor.kernel.state import SimulationState
 
 TINY = 1e-9
 """Part of a step within which a moment counts as its end."""
 
 
 @compiled
-def arrive_at_decode(w: World, r: int) -> None:
+def arrive_at_decode(w: SimulationState, r: int) -> None:
     """A request's cache is at the decode site: it joins the emptiest instance, or waits for one."""
     request = w.requests[r]
     p = w.routes[request.route].decode_pool
@@ -50,7 +42,7 @@ def arrive_at_decode(w: World, r: int) -> None:
 
 
 @compiled
-def emptiest(w: World, p: int, r: int) -> int:
+def emptiest(w: SimulationState, p: int, r: int) -> int:
     """The instance with the smallest batch among those with room for a request, or NONE."""
     pool, best, least = w.decode_pools[p], NONE, 2**31
     for d in range(pool.first, pool.first + pool.n):
@@ -61,14 +53,14 @@ def emptiest(w: World, p: int, r: int) -> int:
 
 
 @compiled
-def kept_bytes(w: World, p: int, r: int) -> float:
+def kept_bytes(w: SimulationState, p: int, r: int) -> float:
     """Memory a request reserves to its end [B]."""
     pool, request = w.decode_pools[p], w.requests[r]
     return pool.state_bytes + pool.bytes_per_token * (request.prompt_tokens + request.steps_left)
 
 
 @compiled
-def fits_decoder(w: World, d: int, r: int) -> bool:
+def fits_decoder(w: SimulationState, d: int, r: int) -> bool:
     """True if an instance is up and has a place in its batch, and memory, for a request."""
     decoder = w.decoders[d]
     pool = w.decode_pools[decoder.pool]
@@ -80,7 +72,7 @@ def fits_decoder(w: World, d: int, r: int) -> bool:
 
 
 @compiled
-def join(w: World, d: int, r: int) -> None:
+def join(w: SimulationState, d: int, r: int) -> None:
     """Accept a request: at once on an idle instance, else when the step ends."""
     decoder, request, now_s = w.decoders[d], w.requests[r], w.clock[0].now_s
     request.decoder, request.state, request.next = d, DECODES, NONE
@@ -101,7 +93,7 @@ def join(w: World, d: int, r: int) -> None:
 
 
 @compiled
-def enter(w: World, d: int, r: int) -> None:
+def enter(w: SimulationState, d: int, r: int) -> None:
     """Put a request in the batch at the anchor."""
     decoder, request = w.decoders[d], w.requests[r]
     decoder.context_tokens += request.prompt_tokens + 1
@@ -110,7 +102,7 @@ def enter(w: World, d: int, r: int) -> None:
 
 
 @compiled
-def constants(w: World, d: int) -> tuple[float, float]:
+def constants(w: SimulationState, d: int) -> tuple[float, float]:
     """Seconds of a step of the batch: the part that stays, and the part per token of context."""
     decoder = w.decoders[d]
     base, slope = w.step_s[decoder.pool, decoder.batch, 0], w.step_s[decoder.pool, decoder.batch, 1]
@@ -118,7 +110,7 @@ def constants(w: World, d: int) -> tuple[float, float]:
 
 
 @compiled
-def steps_s(w: World, d: int, n: int) -> float:
+def steps_s(w: SimulationState, d: int, n: int) -> float:
     """Seconds of the next n steps: n a + c (n C + b n (n - 1) / 2), with the context C growing by the batch b."""
     a, c = constants(w, d)
     decoder = w.decoders[d]
@@ -126,7 +118,7 @@ def steps_s(w: World, d: int, n: int) -> float:
 
 
 @compiled
-def steps_within(w: World, d: int, seconds: float) -> int:
+def steps_within(w: SimulationState, d: int, seconds: float) -> int:
     """Least number of steps, one or more, that take so long: the root of that quadratic, rounded up."""
     a, c = constants(w, d)
     decoder = w.decoders[d]
@@ -137,7 +129,7 @@ def steps_within(w: World, d: int, seconds: float) -> int:
 
 
 @compiled
-def schedule_completion(w: World, d: int) -> None:
+def schedule_completion(w: SimulationState, d: int) -> None:
     """Schedule the end of the step that completes a sequence first."""
     decoder, actor = w.decoders[d], w.clock[0].first_decoder + d
     if decoder.batch == 0:
@@ -148,7 +140,7 @@ def schedule_completion(w: World, d: int) -> None:
 
 
 @compiled
-def schedule_join(w: World, d: int) -> None:
+def schedule_join(w: SimulationState, d: int) -> None:
     """Schedule the end of the step that is under way, because somebody joins then."""
     decoder = w.decoders[d]
     n = min(steps_within(w, d, w.clock[0].now_s - decoder.anchor_s), decoder.n_ahead)
@@ -159,7 +151,7 @@ def schedule_join(w: World, d: int) -> None:
 
 
 @compiled
-def pass_steps(w: World, d: int, n: int, time_s: float) -> None:
+def pass_steps(w: SimulationState, d: int, n: int, time_s: float) -> None:
     """Bring an instance n steps on; the last of them ends at a time."""
     decoder = w.decoders[d]
     if decoder.unit >= 0 and n > 0:
@@ -172,7 +164,7 @@ def pass_steps(w: World, d: int, n: int, time_s: float) -> None:
 
 
 @compiled
-def catch_up(w: World, d: int) -> None:
+def catch_up(w: SimulationState, d: int) -> None:
     """Bring an instance to the last step that has ended by now."""
     decoder = w.decoders[d]
     if decoder.batch == 0:
@@ -187,7 +179,7 @@ def catch_up(w: World, d: int) -> None:
 
 
 @compiled
-def reschedule(w: World, d: int) -> None:
+def reschedule(w: SimulationState, d: int) -> None:
     """Schedule the event that is ahead once more, because steps now take another time; the instance has caught up."""
     decoder = w.decoders[d]
     if decoder.batch > 0:
@@ -196,7 +188,7 @@ def reschedule(w: World, d: int) -> None:
 
 
 @compiled_extra(None, "separate", is_apart=False)
-def finish_steps(w: World, d: int) -> None:
+def finish_steps(w: SimulationState, d: int) -> None:
     """A step ends: the complete leave, those who joined enter, and those who wait may join."""
     decoder = w.decoders[d]
     pass_steps(w, d, decoder.n_ahead, w.clock[0].now_s)
@@ -218,7 +210,7 @@ def finish_steps(w: World, d: int) -> None:
 
 
 @compiled
-def leave_decoder(w: World, d: int, r: int) -> None:
+def leave_decoder(w: SimulationState, d: int, r: int) -> None:
     """Give back the room of a request that has all its tokens."""
     decoder, request = w.decoders[d], w.requests[r]
     if decoder.unit >= 0:
@@ -230,7 +222,7 @@ def leave_decoder(w: World, d: int, r: int) -> None:
 
 
 @compiled
-def admit_waiting(w: World, d: int) -> None:
+def admit_waiting(w: SimulationState, d: int) -> None:
     """Between two steps: take those who wait, in their order, while there is room."""
     decoder, now_s = w.decoders[d], w.clock[0].now_s
     p = decoder.pool
@@ -245,7 +237,7 @@ def admit_waiting(w: World, d: int) -> None:
 
 
 @compiled
-def slot_in(w: World, d: int, end_step: int, r: int) -> None:
+def slot_in(w: SimulationState, d: int, end_step: int, r: int) -> None:
     """Put a sequence in the batch's heap, from its end upwards."""
     place = w.decoders[d].batch
     while place > 0:
@@ -258,7 +250,7 @@ def slot_in(w: World, d: int, end_step: int, r: int) -> None:
 
 
 @compiled
-def slot_out(w: World, d: int) -> int:
+def slot_out(w: SimulationState, d: int) -> int:
     """Take the sequence that ends first out of the batch's heap."""
     decoder = w.decoders[d]
     r: int = w.slots[d, 0].request
@@ -278,13 +270,13 @@ def slot_out(w: World, d: int) -> int:
 
 
 @compiled_extra(None)
-def observe_steps(w: World, d: int, n: int, time_s: float) -> None:
+def observe_steps(w: SimulationState, d: int, n: int, time_s: float) -> None:
     """Let the scheduler see the seconds of steps of an instance that may change its role."""
     decoder = w.decoders[d]
     record_line(w.lines, STEP_LINE, float(n), float(decoder.batch) * n, time_s - decoder.anchor_s)
 
 
 @compiled_extra(None)
-def observe_leave(w: World, d: int, r: int) -> None:
+def observe_leave(w: SimulationState, d: int, r: int) -> None:
     """Let the scheduler see the memory that a request gives back."""
     record_leave(w.scheduler, kept_bytes(w, w.decoders[d].pool, r))

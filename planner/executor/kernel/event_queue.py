@@ -1,7 +1,8 @@
 """The event queue: the next event of every actor in a binary heap by (time, kind, sequence)."""
 
 from planner.executor.compiled import compiled, compiled_apart
-from planner.executor.kernel.records import NONE, Records, World
+from planner.executor.kernel.records import NONE, Records
+from planner.executor.kernel.state import SimulationState
 
 
 @compiled
@@ -15,7 +16,7 @@ def is_before(actors: Records, a: int, b: int) -> bool:
 
 
 @compiled
-def schedule(w: World, actor: int, kind: int, time_s: float) -> None:
+def schedule(w: SimulationState, actor: int, kind: int, time_s: float) -> None:
     """Schedule an actor's next event, in place of the one it had."""
     clock, actors = w.clock[0], w.actors
     clock.sequence += 1
@@ -30,7 +31,7 @@ def schedule(w: World, actor: int, kind: int, time_s: float) -> None:
 
 
 @compiled
-def cancel(w: World, actor: int) -> None:
+def cancel(w: SimulationState, actor: int) -> None:
     """Take an actor's event off the queue, if it has one."""
     clock, place = w.clock[0], w.actors[actor].place
     if place == NONE:
@@ -54,13 +55,13 @@ def n_own_events(scheduler: Records, rebalancer: Records, actors: Records) -> in
 
 
 @compiled
-def _put(w: World, place: int, actor: int) -> None:
+def _put(w: SimulationState, place: int, actor: int) -> None:
     w.heap[place] = actor
     w.actors[actor].place = place
 
 
 @compiled
-def _rises(w: World, place: int) -> bool:
+def _rises(w: SimulationState, place: int) -> bool:
     actor, start = w.heap[place], place
     while place > 0:
         above = (place - 1) >> 1
@@ -73,7 +74,7 @@ def _rises(w: World, place: int) -> bool:
 
 
 @compiled
-def _sinks(w: World, place: int) -> None:
+def _sinks(w: SimulationState, place: int) -> None:
     actor, size = w.heap[place], w.clock[0].n_scheduled
     while 2 * place + 1 < size:
         below = 2 * place + 1

@@ -38,13 +38,13 @@ from planner.executor.kernel.records import (
     UP,
     WARMS,
     Record,
-    World,
 )
 from planner.executor.kernel.roles import enter_role, leave_role
+from planner.executor.kernel.state import SimulationState
 
 
 @compiled_extra(None)
-def strike(w: World) -> None:
+def strike(w: SimulationState) -> None:
     """The next fault."""
     clock = w.clock[0]
     fault = w.faults[clock.next_fault]
@@ -68,7 +68,7 @@ def strike(w: World) -> None:
 
 
 @compiled_within
-def strike_unit(w: World, kind: int, index: int, value: float) -> bool:
+def strike_unit(w: SimulationState, kind: int, index: int, value: float) -> bool:
     """Strike the unit that a fault is of, whatever role it has now; False if it is of none that may change its role."""
     if w.units.shape[0] == 0 or kind >= LINK_HEALTH:
         return False
@@ -87,7 +87,7 @@ def strike_unit(w: World, kind: int, index: int, value: float) -> bool:
 
 
 @compiled_within
-def crash_unit(w: World, u: int) -> None:
+def crash_unit(w: SimulationState, u: int) -> None:
     """A unit is gone; one that was changing its role has nothing left to drain, and comes back in the new one."""
     unit = w.units[u]
     if unit.is_down == 1:
@@ -107,7 +107,7 @@ def crash_unit(w: World, u: int) -> None:
 
 
 @compiled_within
-def restart_unit(w: World, u: int) -> None:
+def restart_unit(w: SimulationState, u: int) -> None:
     """A unit is back, and empty."""
     unit = w.units[u]
     if unit.is_down == 0:
@@ -117,7 +117,7 @@ def restart_unit(w: World, u: int) -> None:
 
 
 @compiled_apart
-def serve(w: World, u: int) -> None:
+def serve(w: SimulationState, u: int) -> None:
     """A unit takes work in its role; what waited for instances of the other role goes to it as well."""
     unit = w.units[u]
     if unit.is_decode == 1:
@@ -135,7 +135,7 @@ def serve(w: World, u: int) -> None:
 
 
 @compiled_apart
-def strike_decode(w: World, kind: int, d: int, value: float) -> None:
+def strike_decode(w: SimulationState, kind: int, d: int, value: float) -> None:
     """A fault of a decode instance."""
     if kind == DECODE_CRASH:
         crash_decode(w, d)
@@ -148,7 +148,7 @@ def strike_decode(w: World, kind: int, d: int, value: float) -> None:
 
 
 @compiled_apart
-def slow_decode(w: World, d: int, value: float) -> None:
+def slow_decode(w: SimulationState, d: int, value: float) -> None:
     """Steps of a decode instance take another time from the one on that is under way."""
     catch_up(w, d)
     w.decoders[d].slowdown = value
@@ -156,7 +156,7 @@ def slow_decode(w: World, d: int, value: float) -> None:
 
 
 @compiled_apart
-def change_link(w: World, k: int, is_health: bool, value: float) -> None:
+def change_link(w: SimulationState, k: int, is_health: bool, value: float) -> None:
     """A link has another part of its bandwidth, or other traffic."""
     settle(w, k)
     count_capacity(w.links, k, w.clock[0].now_s)
@@ -170,7 +170,7 @@ def change_link(w: World, k: int, is_health: bool, value: float) -> None:
 
 
 @compiled_apart
-def crash(w: World, i: int) -> None:
+def crash(w: SimulationState, i: int) -> None:
     """A prefill instance is gone, with the prompts it computes and the caches it has not sent."""
     instance, pool = w.instances[i], w.pools[w.instances[i].pool]
     if instance.is_up == DOWN:
@@ -197,7 +197,7 @@ def crash(w: World, i: int) -> None:
 
 
 @compiled_apart
-def lose_flows(w: World, i: int) -> None:
+def lose_flows(w: SimulationState, i: int) -> None:
     """Transfers of an instance break off."""
     instance = w.instances[i]
     for k in range(w.links.shape[0]):
@@ -217,7 +217,7 @@ def lose_flows(w: World, i: int) -> None:
 
 
 @compiled_apart
-def reassign(w: World, i: int) -> None:
+def reassign(w: SimulationState, i: int) -> None:
     """Requests that waited for an instance alone go to the others of its pool."""
     for q in (2 * i, 2 * i + 1):
         for _ in range(w.queues[q].n):
@@ -227,7 +227,7 @@ def reassign(w: World, i: int) -> None:
 
 
 @compiled_apart
-def restart(w: World, i: int) -> None:
+def restart(w: SimulationState, i: int) -> None:
     """A prefill instance is back, and empty."""
     instance, pool = w.instances[i], w.pools[w.instances[i].pool]
     if instance.is_up != DOWN:
@@ -240,7 +240,7 @@ def restart(w: World, i: int) -> None:
 
 
 @compiled_apart
-def crash_decode(w: World, d: int) -> None:
+def crash_decode(w: SimulationState, d: int) -> None:
     """A decode instance is gone with the caches it held: its requests are prefilled again, what they have included."""
     decoder = w.decoders[d]
     if decoder.is_up == DOWN:
@@ -264,7 +264,7 @@ def crash_decode(w: World, d: int) -> None:
 
 
 @compiled_extra(None, "mixes")
-def strike_mixed(w: World, kind: int, i: int, value: float) -> None:
+def strike_mixed(w: SimulationState, kind: int, i: int, value: float) -> None:
     """A fault of a colocated instance."""
     instance = w.colocated[i]
     if kind == MIXED_CRASH:
@@ -278,7 +278,7 @@ def strike_mixed(w: World, kind: int, i: int, value: float) -> None:
 
 
 @compiled_apart
-def crash_mixed(w: World, i: int) -> None:
+def crash_mixed(w: SimulationState, i: int) -> None:
     """A colocated instance is gone with the caches that it held, in the midst of its pass.
 
     Those that were admitted go first, then those that waited.
@@ -300,7 +300,7 @@ def crash_mixed(w: World, i: int) -> None:
 
 
 @compiled_apart
-def empty(w: World, k: int, rules: Record) -> None:
+def empty(w: SimulationState, k: int, rules: Record) -> None:
     """A replica loses all that it holds."""
     replica, r = w.replicas[k], w.replicas[k].admitted.first
     while r != NONE:
@@ -322,7 +322,7 @@ def empty(w: World, k: int, rules: Record) -> None:
 
 
 @compiled_apart
-def send_back(w: World, r: int, rules: Record) -> None:
+def send_back(w: SimulationState, r: int, rules: Record) -> None:
     """A request has lost its instance: with a cache there it starts again, else it has lost nothing but its place.
 
     The tokens that it has made are part of its prompt.
@@ -342,7 +342,7 @@ def send_back(w: World, r: int, rules: Record) -> None:
 
 
 @compiled_apart
-def retry(w: World, r: int) -> None:
+def retry(w: SimulationState, r: int) -> None:
     """Start a request again, or drop it if that has happened too often."""
     request = w.requests[r]
     request.n_retries += 1
@@ -355,7 +355,7 @@ def retry(w: World, r: int) -> None:
 
 
 @compiled_apart
-def drop_stranded(w: World) -> None:
+def drop_stranded(w: SimulationState) -> None:
     """Nothing can ever happen again: who is not finished never will be."""
     for r in range(w.requests.shape[0]):
         if w.requests[r].state != FINISHED and w.requests[r].state != DROPPED:

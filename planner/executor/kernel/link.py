@@ -11,7 +11,8 @@ from math import floor, inf
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.event_queue import cancel, schedule
 from planner.executor.kernel.lists import push
-from planner.executor.kernel.records import DELIVERY, LINK_CHANGE, NONE, TRAVELS, Records, World
+from planner.executor.kernel.records import DELIVERY, LINK_CHANGE, NONE, TRAVELS, Records
+from planner.executor.kernel.state import SimulationState
 
 SETTLED = -1.0
 ROUNDING = 4e-16
@@ -19,7 +20,7 @@ ROUNDING = 4e-16
 
 
 @compiled
-def settle(w: World, k: int) -> None:
+def settle(w: SimulationState, k: int) -> None:
     """Bring a link's transfers up to now at the rates they had."""
     link, now_s = w.links[k], w.clock[0].now_s
     passed_s = now_s - link.settled_s
@@ -40,7 +41,7 @@ def settle(w: World, k: int) -> None:
 
 
 @compiled_extra(0.0)
-def _settle_move(w: World, k: int, now_s: float, passed_s: float) -> float:
+def _settle_move(w: SimulationState, k: int, now_s: float, passed_s: float) -> float:
     """Bytes that a move has sent in so long a time."""
     link = w.links[k]
     sent = min(link.move_bytes_per_s * passed_s, link.move_bytes)
@@ -52,7 +53,7 @@ def _settle_move(w: World, k: int, now_s: float, passed_s: float) -> float:
 
 
 @compiled
-def _watch_peak(w: World, k: int, now_s: float, bytes_per_s: float) -> None:
+def _watch_peak(w: SimulationState, k: int, now_s: float, bytes_per_s: float) -> None:
     """Add what was sent since the last change to windows of fixed length, and keep the fullest."""
     link, width_s = w.links[k], w.clock[0].window_s
     since_s = link.settled_s
@@ -88,7 +89,7 @@ def count_capacity(links: Records, k: int, now_s: float) -> None:
 
 
 @compiled
-def share_link(w: World, k: int) -> None:
+def share_link(w: SimulationState, k: int) -> None:
     """Give every transfer its rate, and plan the link's next change; the link must be settled."""
     link = w.links[k]
     weight = link.n_connections
@@ -109,7 +110,7 @@ def share_link(w: World, k: int) -> None:
 
 
 @compiled_extra(0.0)
-def _share_of_move(w: World, k: int, left: float) -> float:
+def _share_of_move(w: SimulationState, k: int, left: float) -> float:
     """The rate of a move beside all others: what the rest then share evenly is theirs without it."""
     link, flows, background = w.links[k], w.flows, w.links[k].background_bytes_per_s
     most = min(link.connection_bytes_per_s, left * link.move_fraction) if link.move_bytes > 0 else 0.0
@@ -135,7 +136,7 @@ def _share_of_move(w: World, k: int, left: float) -> float:
 
 
 @compiled
-def _fill(w: World, k: int, left: float, weights: float, background: float) -> None:
+def _fill(w: SimulationState, k: int, left: float, weights: float, background: float) -> None:
     """Water-filling: whoever wants no more than the common level gets what it wants, until all others get the level."""
     link = w.links[k]
     weight, is_background_open, changed = link.n_connections, background > 0, True
@@ -159,7 +160,7 @@ def _fill(w: World, k: int, left: float, weights: float, background: float) -> N
 
 
 @compiled
-def _schedule_change(w: World, k: int) -> None:
+def _schedule_change(w: SimulationState, k: int) -> None:
     """The next change by itself: a backlog, or a move, that runs out."""
     link, first_s = w.links[k], inf
     for f in range(link.n_flows):
@@ -188,7 +189,7 @@ def _move_s(links: Records, k: int) -> float:
 
 
 @compiled
-def start_transfer(w: World, k: int, r: int) -> int:
+def start_transfer(w: SimulationState, k: int, r: int) -> int:
     """A new transfer, empty and open; the link must be settled."""
     f: int = w.links[k].n_flows
     w.links[k].n_flows += 1
@@ -200,7 +201,7 @@ def start_transfer(w: World, k: int, r: int) -> int:
 
 
 @compiled
-def remove_transfer(w: World, k: int, f: int) -> None:
+def remove_transfer(w: SimulationState, k: int, f: int) -> None:
     """Take a transfer out; the last one takes its place."""
     w.links[k].n_flows -= 1
     last = w.links[k].n_flows
@@ -211,7 +212,7 @@ def remove_transfer(w: World, k: int, f: int) -> None:
 
 
 @compiled
-def finish_transfer(w: World, k: int) -> int:
+def finish_transfer(w: SimulationState, k: int) -> int:
     """Take out one transfer that is closed and empty, and send it on its way: its request, or NONE."""
     for f in range(w.links[k].n_flows):
         flow = w.flows[k, f]

@@ -1,9 +1,24 @@
 """The event loop: the router, and one event after another in the order of time.
 
 Python calls `start` and `advance`, by their machine code.
+
+The world by reference: compiled functions hand on one pointer, not the hundreds of numbers that its arrays are.
+
+numba passes a tuple of arrays as the pointer, size and strides of each, packed and unpacked at every call: that was
+most of what there was to compile. Where the arrays lie never changes in a run, so that what is read through the pointer
+may be kept in registers as before; the loads say so.
 """
 
-from planner.executor.compiled import compiled, compiled_extra, compiled_within
+from collections.abc import Callable
+from typing import Any, cast
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
+
+from planner.executor.compiled import compiled, compiled_apart, compiled_extra, compiled_within
 from planner.executor.kernel.admission import admit_request, fetched
 from planner.executor.kernel.cache import keep
 from planner.executor.kernel.conversion import is_ready
@@ -11,6 +26,7 @@ from planner.executor.kernel.decode import arrive_at_decode, finish_steps
 from planner.executor.kernel.departures import count_inside, think
 from planner.executor.kernel.event_queue import cancel, schedule
 from planner.executor.kernel.faults import drop_stranded, strike
+from planner.executor.kernel.link import settle
 from planner.executor.kernel.lists import pop
 from planner.executor.kernel.mixed import finish_mixed, start_mixed
 from planner.executor.kernel.observe import record_arrival
@@ -26,19 +42,20 @@ from planner.executor.kernel.records import (
     MIXED_BEGIN,
     MIXED_END,
     MOVED,
+    NONE,
     PASS_END,
     PASS_OPENS,
     READY,
     REBALANCE,
     STEP_END,
-    World,
+    Numbers,
 )
-from planner.executor.kernel.reference import by_reference
-from planner.executor.kernel.samples import sample
+from planner.executor.kernel.roles import count_roles
 from planner.executor.kernel.scheduler import decide, look
+from planner.executor.kernel.state import SimulationState
 
 
-def start(world: World) -> None:
+def start(world: SimulationState) -> None:
     """Schedule the first arrival, or that of every user, and the first fault."""
     w = by_reference(world)
     for user in range(w.clock[0].n_users):
@@ -55,7 +72,7 @@ def start(world: World) -> None:
         schedule(w, w.rebalancer[0].actor, REBALANCE, w.rebalancer[0].interval_s)
 
 
-def advance(world: World, n_events: int) -> bool:
+def advance(world: SimulationState, n_events: int) -> bool:
     """Let so many events happen; whether any is left to come.
 
     It ends with the last request, or when nothing can ever happen to those that are left.
@@ -79,7 +96,7 @@ def advance(world: World, n_events: int) -> bool:
 
 
 @compiled_within
-def handle_event(w: World, kind: int, index: int) -> None:
+def handle_event(w: SimulationState, kind: int, index: int) -> None:
     """One event."""
     if kind == ARRIVAL:
         arrivals(w, index)
@@ -100,11 +117,11 @@ def handle_event(w: World, kind: int, index: int) -> None:
     elif kind == FAULT:
         strike(w)
     else:
-        control(w, kind, index)
+        run_scheduler(w, kind, index)
 
 
 @compiled_extra(None)
-def control(w: World, kind: int, index: int) -> None:
+def run_scheduler(w: SimulationState, kind: int, index: int) -> None:
     """An event of the scheduler, or of the rebalancing of caches."""
     if kind == LOOK:
         look(w)
@@ -119,7 +136,7 @@ def control(w: World, kind: int, index: int) -> None:
 
 
 @compiled
-def arrivals(w: World, user: int) -> None:
+def arrivals(w: SimulationState, user: int) -> None:
     """The next request arrives, in a closed loop that of a user."""
     clock = w.clock[0]
     if clock.n_users > 0:
@@ -133,7 +150,7 @@ def arrivals(w: World, user: int) -> None:
 
 
 @compiled
-def arrive(w: World) -> None:
+def arrive(w: SimulationState) -> None:
     """Let the next request in and route it."""
     clock = w.clock[0]
     r = clock.next_arrival
@@ -150,14 +167,14 @@ def arrive(w: World) -> None:
 
 
 @compiled_extra(None)
-def observe_arrival(w: World, r: int) -> None:
+def observe_arrival(w: SimulationState, r: int) -> None:
     """Let the scheduler see the uncached length of a request that arrives."""
     uncached = w.requests[r].prompt_tokens - w.requests[r].cached_tokens
     record_arrival(w.scheduler, w.bins, uncached, w.base_thresholds[w.requests[r].request_class])
 
 
 @compiled_extra(None, "separate", is_apart=False)
-def deliver(w: World, k: int) -> None:
+def deliver(w: SimulationState, k: int) -> None:
     """The last byte of a request's cache arrives."""
     r = pop(w.requests, w.deliveries[k])
     if w.requests[r].is_fetching == 1:
@@ -170,7 +187,7 @@ def deliver(w: World, k: int) -> None:
 
 
 @compiled
-def arrive_from_afar(w: World, r: int) -> None:
+def arrive_from_afar(w: SimulationState, r: int) -> None:
     """A prompt's cache is at the decode site, which keeps its full blocks, and the state where it ends with a block."""
     request = w.requests[r]
     if not request.first_token_s >= 0:
@@ -179,3 +196,123 @@ def arrive_from_afar(w: World, r: int) -> None:
         is_aligned = request.prompt_tokens % w.cache_rule[0].block_tokens == 0
         keep(w, w.decode_pools[w.routes[request.route].decode_pool].site, r, request.prompt_tokens, is_aligned)
     arrive_at_decode(w, r)
+
+
+class WorldReference(types.Type):
+    """Pointer to a world that stays where it is."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        super().__init__(name=f"reference({world.name})")
+
+    def field(self, name: str) -> Any:
+        """Type of a field."""
+        return self.world.types[self.world.fields.index(name)]
+
+
+@register_model(WorldReference)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, known: WorldReference) -> None:
+        super().__init__(manager, known, manager[known.world].get_value_type().as_pointer())
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = WorldReference
+
+    def _resolve(self, known: WorldReference, name: str) -> Any:
+        return known.field(name) if name in known.world.fields else None
+
+    generic_resolve = cast(Any, _resolve)
+
+
+@lower_getattr_generic(WorldReference)
+def _field(_: Any, builder: Any, known: WorldReference, pointer: Any, name: str) -> Any:
+    """A field, read number by number."""
+    place = cgutils.gep_inbounds(builder, pointer, 0, known.world.fields.index(name))
+    return _loaded(builder, place)
+
+
+def _loaded(builder: Any, place: Any) -> Any:
+    """The value at a place that is never written again."""
+    kind = place.type.pointee
+    if isinstance(kind, ir.LiteralStructType | ir.ArrayType):
+        value = ir.Constant(kind, ir.Undefined)
+        for i in range(len(kind)):
+            value = builder.insert_value(value, _loaded(builder, cgutils.gep_inbounds(builder, place, 0, i)), i)
+        return value
+    found = builder.load(place)
+    found.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return found
+
+
+def _by_reference(_: Any, world: Any) -> Any:
+    def pointer(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        place = cgutils.alloca_once(builder, given[0].type)
+        builder.store(given[0], place)
+        return place
+
+    return WorldReference(world)(world), pointer
+
+
+by_reference = cast(Callable[[SimulationState], SimulationState], intrinsic(_by_reference))
+"""A world as the functions of the event loop hand it on; it stays where it is as long as the caller runs."""
+
+
+@compiled_apart
+def sample(w: SimulationState, row: int) -> None:
+    """Columns: time, requests inside, their time integral, finished; of each prefill pool waiting, busy and busy
+    seconds; of each decode pool waiting, batch, tokens and sequence-seconds, of a colocated one who was admitted and no
+    tokens; of the scheduler its factor on the
+    thresholds, units in prefill and in decode, and unit-seconds in either; of each link transfers and bytes.
+    """
+    clock, out = w.clock[0], w.samples[row]
+    out[0], out[1], out[3] = clock.now_s, clock.n_inside, clock.n_finished
+    out[2] = clock.inside_s + clock.n_inside * (clock.now_s - clock.changed_s)
+    at = 4
+    for p in range(w.pools.shape[0]):
+        out[at], out[at + 1], out[at + 2] = w.pools[p].n_waiting, 0.0, 0.0
+        if w.pools[p].colocated != NONE:
+            sample_passes(w, w.pools[p].colocated, out, at)
+        for i in range(w.pools[p].first, w.pools[p].first + w.pools[p].n):
+            instance = w.instances[i]
+            out[at + 1] += instance.is_busy
+            out[at + 2] += instance.busy_s + (clock.now_s - instance.pass_start_s if instance.is_busy == 1 else 0.0)
+        at += 3
+    for p in range(w.decode_pools.shape[0]):
+        out[at], out[at + 1], out[at + 2], out[at + 3] = w.decode_queues[p].n, 0.0, 0.0, 0.0
+        if w.decode_pools[p].colocated != NONE:
+            sample_batches(w, w.decode_pools[p].colocated, out, at)
+        for d in range(w.decode_pools[p].first, w.decode_pools[p].first + w.decode_pools[p].n):
+            decoder = w.decoders[d]
+            passed_s = clock.now_s - decoder.anchor_s if decoder.batch > 0 else 0.0
+            out[at + 1] += decoder.batch + decoder.n_joining
+            out[at + 2] += decoder.n_tokens
+            out[at + 3] += decoder.slot_s + decoder.batch * passed_s
+        at += 4
+    control = w.scheduler[0]
+    count_roles(w.scheduler, clock.now_s)
+    out[at], out[at + 1], out[at + 2] = control.factor, control.n_prefill, control.n_decode
+    out[at + 3], out[at + 4] = control.prefill_s, control.decode_s
+    at += 5
+    for k in range(w.links.shape[0]):
+        settle(w, k)
+        out[at], out[at + 1] = w.links[k].n_flows, w.links[k].sent_bytes
+        at += 2
+
+
+@compiled_extra(None, "mixes")
+def sample_passes(w: SimulationState, c: int, out: Numbers, at: int) -> None:
+    """Instances of a colocated pool in a pass, and seconds of passes of all."""
+    for i in range(w.colocated_pools[c].first, w.colocated_pools[c].first + w.colocated_pools[c].n):
+        instance = w.colocated[i]
+        out[at + 1] += instance.in_pass
+        out[at + 2] += instance.busy_s - (instance.end_s - w.clock[0].now_s if instance.in_pass == 1 else 0.0)
+
+
+@compiled_extra(None, "mixes")
+def sample_batches(w: SimulationState, c: int, out: Numbers, at: int) -> None:
+    """Who waits for a colocated pool, who is in its batches, and sequence-seconds in them."""
+    pool = w.colocated_pools[c]
+    out[at], out[at + 1] = w.pools[pool.door].n_waiting, pool.n_admitted
+    out[at + 3] = pool.slot_s + pool.n_admitted * (w.clock[0].now_s - pool.changed_s)

@@ -1,20 +1,20 @@
 """Colocated instances: they take requests in, and make one pass after another that may hold prompts and sequences."""
 
-from planner.executor.compiled import compiled, compiled_extra
+from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.batch import choose_pass, finish_batch_step, finish_prompts
 from planner.executor.kernel.departures import drop
 from planner.executor.kernel.event_queue import schedule
 from planner.executor.kernel.lists import insert_after, pop, push, take_out
 from planner.executor.kernel.observe import record_line
-from planner.executor.kernel.pass_seconds import decode_pass_s, prompt_pass_s
-from planner.executor.kernel.records import MIXED_BEGIN, MIXED_END, NONE, STRANDED, WAITS, World
+from planner.executor.kernel.records import MIXED_BEGIN, MIXED_END, NONE, STRANDED, WAITS, Numbers, PassTable
+from planner.executor.kernel.state import SimulationState
 
 WAITING_WEIGHT = 4
 """Of a request that waits over one that runs, as vLLM balances its replicas: 4 waiting + running."""
 
 
 @compiled_extra(None, "mixes")
-def enter_colocated(w: World, c: int, r: int, is_standing: int) -> None:
+def enter_colocated(w: SimulationState, c: int, r: int, is_standing: int) -> None:
     """A request comes to a colocated pool: to an instance, or it waits until one is up; one too large never will be."""
     pool, request, sequence = w.colocated_pools[c], w.requests[r], w.sequences[r]
     request.state = WAITS
@@ -31,11 +31,11 @@ def enter_colocated(w: World, c: int, r: int, is_standing: int) -> None:
     if i == NONE:
         push(w.requests, pool.displaced, r)
     else:
-        offer(w, i, r)
+        send_request(w, i, r)
 
 
 @compiled
-def chosen(w: World, c: int, r: int) -> int:
+def chosen(w: SimulationState, c: int, r: int) -> int:
     """The instance that a request is sent to: the one stated, else the first of the least load; NONE: all are down."""
     pool, stated = w.colocated_pools[c], w.sequences[r].stated_instance
     if stated != NONE and w.colocated[pool.first + stated].is_down == 0:
@@ -51,7 +51,7 @@ def chosen(w: World, c: int, r: int) -> int:
 
 
 @compiled
-def weighted_load(w: World, i: int) -> int:
+def weighted_load(w: SimulationState, i: int) -> int:
     """Requests of an instance, those that wait to be admitted counted WAITING_WEIGHT times.
 
     Requests of one length that begin in one pass end in one too; if all counted alike, the instance that they leave
@@ -65,7 +65,7 @@ def weighted_load(w: World, i: int) -> int:
 
 
 @compiled
-def offer(w: World, i: int, r: int) -> None:
+def send_request(w: SimulationState, i: int, r: int) -> None:
     """Send a request to an instance.
 
     The host makes requests ready one after another. One is looked at when a pass begins after that: the pass that began
@@ -92,7 +92,7 @@ def offer(w: World, i: int, r: int) -> None:
 
 
 @compiled_extra(None, "mixes")
-def start_mixed(w: World, i: int) -> None:
+def start_mixed(w: SimulationState, i: int) -> None:
     """An instance without a pass looks at what is ready, and begins one; if it was down it takes who waited for it."""
     c = w.colocated[i].pool
     for _ in range(w.colocated_pools[c].displaced.n):
@@ -104,7 +104,7 @@ def start_mixed(w: World, i: int) -> None:
 
 
 @compiled_extra(None, "mixes")
-def finish_mixed(w: World, i: int) -> None:
+def finish_mixed(w: SimulationState, i: int) -> None:
     """A pass ends, and the next one begins.
 
     Where requests left, others may come at this very moment: their instances are chosen before the next pass begins.
@@ -113,7 +113,7 @@ def finish_mixed(w: World, i: int) -> None:
 
 
 @compiled
-def run_passes(w: World, i: int, is_ending: bool) -> None:
+def run_passes(w: SimulationState, i: int, is_ending: bool) -> None:
     """Make passes as long as nothing else happens before they end; then plan the end of the last."""
     instance, clock = w.colocated[i], w.clock[0]
     actor = clock.first_colocated + i
@@ -136,7 +136,7 @@ def run_passes(w: World, i: int, is_ending: bool) -> None:
 
 
 @compiled
-def finish_mixed_pass(w: World, i: int) -> None:
+def finish_mixed_pass(w: SimulationState, i: int) -> None:
     """End the pass that an instance is in."""
     instance = w.colocated[i]
     rules = w.colocated_pools[instance.pool]
@@ -148,7 +148,7 @@ def finish_mixed_pass(w: World, i: int) -> None:
 
 
 @compiled
-def start_mixed_pass(w: World, i: int) -> None:
+def start_mixed_pass(w: SimulationState, i: int) -> None:
     """Begin the next pass of an instance; without work it waits for its inbox."""
     instance, now_s = w.colocated[i], w.clock[0].now_s
     rules = w.colocated_pools[instance.pool]
@@ -167,7 +167,7 @@ def start_mixed_pass(w: World, i: int) -> None:
 
 
 @compiled
-def look_at_inbox(w: World, i: int) -> None:
+def look_at_inbox(w: SimulationState, i: int) -> None:
     """Take what is ready out of the inbox, if it is time to look; an idle instance always does."""
     instance, now_s = w.colocated[i], w.clock[0].now_s
     instance.n_unseen += 1
@@ -185,7 +185,7 @@ def look_at_inbox(w: World, i: int) -> None:
 
 
 @compiled
-def queue_at_replica(w: World, i: int, r: int) -> None:
+def queue_at_replica(w: SimulationState, i: int, r: int) -> None:
     """Queue a request at the replica with the fewest."""
     instance, best = w.colocated[i], w.colocated[i].first
     for k in range(instance.first + 1, instance.first + instance.n):
@@ -197,14 +197,14 @@ def queue_at_replica(w: World, i: int, r: int) -> None:
 
 
 @compiled
-def n_at(w: World, k: int) -> int:
+def n_at(w: SimulationState, k: int) -> int:
     """Requests of a replica."""
     n: int = w.replicas[k].waiting.n + w.replicas[k].admitted.n
     return n
 
 
 @compiled
-def pass_s(w: World, i: int) -> float:
+def pass_s(w: SimulationState, i: int) -> float:
     """Seconds of a pass: all replicas step together, at the pace of the fullest."""
     instance = w.colocated[i]
     prompts, most, keys, n, context = 0.0, 0.0, 0.0, 0, 0.0
@@ -225,7 +225,7 @@ def pass_s(w: World, i: int) -> float:
 
 
 @compiled_extra(None)
-def observe_mixed(w: World, i: int, seconds: float) -> None:
+def observe_mixed(w: SimulationState, i: int, seconds: float) -> None:
     """Let the scheduler see the seconds of a pass that computes prompts, as a prefill pool's."""
     n, tokens = 0.0, 0.0
     for k in range(w.colocated[i].first, w.colocated[i].first + w.colocated[i].n):
@@ -236,3 +236,54 @@ def observe_mixed(w: World, i: int, seconds: float) -> None:
             r = w.requests[r].next
     if tokens > 0:
         record_line(w.lines, w.pools[w.colocated_pools[w.colocated[i].pool].door].line, n, tokens, seconds)
+
+
+@compiled
+def cell(knots: Numbers, k: int, x: float) -> int:
+    """The last knot but one that is not above x: where the piece begins that x is on, or is nearest to."""
+    low, high = 0, knots.shape[1] - 2
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if knots[k, middle] <= x:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@compiled
+def position(knots: Numbers, k: int, low: int, x: float) -> float:
+    """Place of x between a knot (0) and the next one (1); beyond these outside, and 0 where there is one knot."""
+    if knots.shape[1] < 2:
+        return 0.0
+    width = knots[k, low + 1] - knots[k, low]
+    return (x - knots[k, low]) / width if width > 0 else 0.0
+
+
+@compiled
+def decode_pass_s(table: PassTable, k: int, n: int, context: float) -> float:
+    """Seconds of a step of so many sequences with a mean context."""
+    low = cell(table.contexts, k, context)
+    w = position(table.contexts, k, low, context)
+    near: float = table.decode_s[k, n, low]
+    return near if w == 0.0 else near + w * (table.decode_s[k, n, low + 1] - near)
+
+
+@compiled_apart
+def prompt_pass_s(
+    table: PassTable, k: int, spread: float, tokens: float, keys: float, n: float, context: float
+) -> float:
+    """Seconds of a pass with prompts: linear in each of the five between knots."""
+    i_0, i_1 = cell(table.spread, k, spread), cell(table.tokens, k, tokens)
+    i_2, i_3, i_4 = cell(table.keys, k, keys), cell(table.sequences, k, n), cell(table.contexts, k, context)
+    w_0, w_1 = position(table.spread, k, i_0, spread), position(table.tokens, k, i_1, tokens)
+    w_2, w_3 = position(table.keys, k, i_2, keys), position(table.sequences, k, i_3, n)
+    w_4 = position(table.contexts, k, i_4, context)
+    total = 0.0
+    for corner in range(32):
+        a, b, c, d, e = corner & 1, corner >> 1 & 1, corner >> 2 & 1, corner >> 3 & 1, corner >> 4
+        weight = (w_0 if a else 1.0 - w_0) * (w_1 if b else 1.0 - w_1) * (w_2 if c else 1.0 - w_2)
+        weight *= (w_3 if d else 1.0 - w_3) * (w_4 if e else 1.0 - w_4)
+        if weight != 0.0:
+            total += weight * table.prompt_s[k, i_0 + a, i_1 + b, i_2 + c, i_3 + d, i_4 + e]
+    return total

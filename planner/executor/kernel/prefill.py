@@ -24,14 +24,14 @@ from planner.executor.kernel.records import (
     UP,
     WAITS,
     WIRE_LINE,
-    World,
 )
 from planner.executor.kernel.roles import may_be_drained
 from planner.executor.kernel.room import has_room, occupy, vacate
+from planner.executor.kernel.state import SimulationState
 
 
 @compiled
-def arrive_at_prefill(w: World, p: int, r: int) -> None:
+def arrive_at_prefill(w: SimulationState, p: int, r: int) -> None:
     """Hand a request to a pool, of whichever role."""
     pool = w.pools[p]
     if pool.colocated != NONE:
@@ -41,7 +41,7 @@ def arrive_at_prefill(w: World, p: int, r: int) -> None:
 
 
 @compiled_extra(None, "separate", is_apart=False)
-def enter_prefill(w: World, p: int, r: int) -> None:
+def enter_prefill(w: SimulationState, p: int, r: int) -> None:
     """Put a request in a queue of a pool that prefills alone, and wake who may take it."""
     request, pool = w.requests[r], w.pools[p]
     request.state, request.done_tokens, request.instance = WAITS, request.cached_tokens, NONE
@@ -59,7 +59,7 @@ def enter_prefill(w: World, p: int, r: int) -> None:
 
 
 @compiled
-def chosen_instance(w: World, p: int) -> int:
+def chosen_instance(w: SimulationState, p: int) -> int:
     """Whose queue a request joins: with a shared queue the first one's, which stands for all."""
     pool = w.pools[p]
     if pool.dispatch == SHARED_QUEUE:
@@ -80,7 +80,7 @@ def chosen_instance(w: World, p: int) -> int:
 
 
 @compiled
-def wake_one(w: World, p: int) -> bool:
+def wake_one(w: SimulationState, p: int) -> bool:
     """Start the first idle instance of a pool that may start, if there is one."""
     i, end = w.pools[p].first, w.pools[p].first + w.pools[p].n
     while i < end and (w.instances[i].is_busy == 1 or not wake(w, i)):
@@ -89,7 +89,7 @@ def wake_one(w: World, p: int) -> bool:
 
 
 @compiled
-def wake(w: World, i: int) -> bool:
+def wake(w: SimulationState, i: int) -> bool:
     """Start a pass on an instance that is up, idle and not clogged with unfinished transfers, if anything waits."""
     instance = w.instances[i]
     pool = w.pools[instance.pool]
@@ -102,7 +102,7 @@ def wake(w: World, i: int) -> bool:
 
 
 @compiled
-def wake_next(w: World, i: int) -> None:
+def wake_next(w: SimulationState, i: int) -> None:
     """Start a pass on an instance that has got free, and on others where memory let them wait."""
     wake(w, i)
     pool = w.pools[w.instances[i].pool]
@@ -111,14 +111,14 @@ def wake_next(w: World, i: int) -> None:
 
 
 @compiled
-def own_queue(w: World, i: int) -> int:
+def own_queue(w: SimulationState, i: int) -> int:
     """First of the two queues that an instance takes from."""
     pool = w.pools[w.instances[i].pool]
     return 2 * pool.first if pool.dispatch == SHARED_QUEUE else 2 * i
 
 
 @compiled
-def is_waited_for(w: World, i: int) -> bool:
+def is_waited_for(w: SimulationState, i: int) -> bool:
     """True if a request waits for an instance that may take it."""
     if w.instances[i].is_up == DRAINS:
         return False
@@ -127,20 +127,20 @@ def is_waited_for(w: World, i: int) -> bool:
 
 
 @compiled
-def may_take(w: World, i: int) -> bool:
+def may_take(w: SimulationState, i: int) -> bool:
     """True if a request waits for an instance that may take it and has room for it."""
     return is_waited_for(w, i) and has_room(w, i, w.queues[next_queue(w, i)].first)
 
 
 @compiled
-def next_queue(w: World, i: int) -> int:
+def next_queue(w: SimulationState, i: int) -> int:
     """The queue that the next request for an instance is in: of those that overtake, else of the others."""
     q = own_queue(w, i)
     return q if w.queues[q].n > 0 else q + 1
 
 
 @compiled_apart
-def wake_others(w: World, p: int) -> None:
+def wake_others(w: SimulationState, p: int) -> None:
     """Start idle instances of a pool while one has room for whoever is next: another may have taken who was."""
     pool = w.pools[p]
     while pool.n_idle > 0 and pool.n_waiting > 0 and wake_one(w, p):
@@ -148,7 +148,7 @@ def wake_others(w: World, p: int) -> None:
 
 
 @compiled
-def take(w: World, i: int) -> int:
+def take(w: SimulationState, i: int) -> int:
     """The next request for an instance."""
     r = pop(w.requests, w.queues[next_queue(w, i)])
     w.pools[w.instances[i].pool].n_waiting -= 1
@@ -159,13 +159,13 @@ def take(w: World, i: int) -> int:
         w.requests[r].prefill_start_s = w.clock[0].now_s
     if w.cache_rule[0].is_on == 1:
         use(w, w.pools[w.instances[i].pool].site, r)
-    w.requests[r].held_tokens = held_tokens(w, r)
+    w.requests[r].held_tokens = tokens_at_decode_site(w, r)
     occupy(w, i, r)
     return r
 
 
 @compiled
-def held_tokens(w: World, r: int) -> int:
+def tokens_at_decode_site(w: SimulationState, r: int) -> int:
     """Tokens of a prompt whose blocks the decode site holds already, so that they are not sent."""
     request, way = w.requests[r], w.routes[w.requests[r].route]
     if way.link == NONE or w.links[way.link].holds_prefix == 0:
@@ -176,14 +176,14 @@ def held_tokens(w: World, r: int) -> int:
 
 
 @compiled_extra(0)
-def prefix_tokens(w: World, site: int, r: int) -> int:
+def prefix_tokens(w: SimulationState, site: int, r: int) -> int:
     """Tokens of the leading blocks of a prompt that a site holds."""
     held: int = n_prefix_blocks(w, site, r) * w.cache_rule[0].block_tokens
     return held
 
 
 @compiled
-def start_pass(w: World, i: int) -> None:
+def start_pass(w: SimulationState, i: int) -> None:
     """Fill a pass with the prompt left over from the last one and those that wait, up to the chunk."""
     instance, clock = w.instances[i], w.clock[0]
     pool = w.pools[instance.pool]
@@ -217,7 +217,7 @@ def start_pass(w: World, i: int) -> None:
 
 
 @compiled
-def append(w: World, i: int, r: int) -> None:
+def append(w: SimulationState, i: int, r: int) -> None:
     """Put a request at the end of an instance's pass."""
     instance = w.instances[i]
     if instance.first == NONE:
@@ -228,14 +228,14 @@ def append(w: World, i: int, r: int) -> None:
 
 
 @compiled
-def link_of(w: World, r: int) -> int:
+def link_of(w: SimulationState, r: int) -> int:
     """The link a request's cache takes: between sites, or its instance's own inside the site, or none."""
     k: int = w.routes[w.requests[r].route].link
     return w.instances[w.requests[r].instance].fabric if k == NONE else k
 
 
 @compiled
-def schedule_pass(w: World, i: int) -> None:
+def schedule_pass(w: SimulationState, i: int) -> None:
     """Schedule the moment its first layer is done, if it sends anything while it computes, else its end."""
     instance = w.instances[i]
     pool, r = w.pools[instance.pool], instance.first
@@ -249,7 +249,7 @@ def schedule_pass(w: World, i: int) -> None:
 
 
 @compiled_extra(None, "separate", is_apart=False)
-def open_transfers(w: World, i: int) -> None:
+def open_transfers(w: SimulationState, i: int) -> None:
     """The first layer is done: from now to the end of the pass its requests' layers are sent as they are made."""
     instance, r = w.instances[i], w.instances[i].first
     n, room = w.pools[instance.pool].n_layers, chunk(w, i)
@@ -269,21 +269,21 @@ def open_transfers(w: World, i: int) -> None:
 
 
 @compiled
-def chunk(w: World, i: int) -> float:
+def chunk(w: SimulationState, i: int) -> float:
     """Tokens of a pass at most."""
     pool = w.pools[w.instances[i].pool]
     return pool.chunk_tokens if pool.is_chunked == 1 else inf
 
 
 @compiled
-def end_of_pass(w: World, r: int, room: float) -> float:
+def end_of_pass(w: SimulationState, r: int, room: float) -> float:
     """Tokens of its prompt that a request has done after the pass [tokens]."""
     request = w.requests[r]
     return min(request.done_tokens + room, float(request.prompt_tokens))
 
 
 @compiled
-def made_bytes(w: World, i: int, r: int, end: float) -> float:
+def made_bytes(w: SimulationState, i: int, r: int, end: float) -> float:
     """Bytes that a pass adds to a request's cache on the wire; the recurrent state comes with the last token.
 
     Blocks that the destination holds already are not sent; a state always is.
@@ -299,7 +299,7 @@ def made_bytes(w: World, i: int, r: int, end: float) -> float:
 
 
 @compiled_extra(None, "separate", is_apart=False)
-def finish_pass(w: World, i: int) -> None:
+def finish_pass(w: SimulationState, i: int) -> None:
     """A pass ends: its last layer goes out, whole prompts leave, and the instance takes what waits."""
     instance, clock = w.instances[i], w.clock[0]
     pool, room, r = w.pools[instance.pool], chunk(w, i), instance.first
@@ -332,7 +332,7 @@ def finish_pass(w: World, i: int) -> None:
 
 
 @compiled_extra(None)
-def observe_pass(w: World, i: int, r: int) -> None:
+def observe_pass(w: SimulationState, i: int, r: int) -> None:
     """Let the scheduler see the seconds of a pass that ends, whose first request this is."""
     n, tokens, room = 0.0, 0.0, chunk(w, i)
     while r != NONE:
@@ -344,7 +344,7 @@ def observe_pass(w: World, i: int, r: int) -> None:
 
 
 @compiled
-def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
+def hand_over(w: SimulationState, i: int, r: int, end: float, is_whole: bool) -> None:
     """Put the last layer of a pass in the transfer's backlog; without a link the request is where it must be."""
     k = link_of(w, r)
     if k == NONE:
@@ -373,14 +373,14 @@ def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
 
 
 @compiled_extra(None)
-def observe_wire(w: World, r: int) -> None:
+def observe_wire(w: SimulationState, r: int) -> None:
     """Let the scheduler see the bytes of a cache that is whole."""
     request = w.requests[r]
     record_line(w.lines, WIRE_LINE, 1.0, float(request.prompt_tokens - request.cached_tokens), request.wire_bytes)
 
 
 @compiled_extra(None, "separate", is_apart=False)
-def link_changes(w: World, k: int) -> None:
+def link_changes(w: SimulationState, k: int) -> None:
     """A backlog, or a move, has run out: whoever is done leaves, the others share anew."""
     settle(w, k)
     while True:

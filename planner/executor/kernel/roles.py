@@ -2,11 +2,12 @@
 
 from planner.executor.compiled import compiled_apart, compiled_extra
 from planner.executor.kernel.event_queue import schedule
-from planner.executor.kernel.records import DOWN, NONE, READY, SERVES, WARMS, Records, World
+from planner.executor.kernel.records import DOWN, NONE, READY, SERVES, WARMS, Records
+from planner.executor.kernel.state import SimulationState
 
 
 @compiled_extra(None)
-def may_be_drained(w: World, u: int) -> None:
+def may_be_drained(w: SimulationState, u: int) -> None:
     """A unit that takes no more work warms up if it has none left, and has sent all caches that it made."""
     unit, control, now_s = w.units[u], w.scheduler[0], w.clock[0].now_s
     if unit.is_decode == 1:

@@ -4,11 +4,11 @@ from math import ceil
 
 from planner.executor.compiled import compiled
 from planner.executor.kernel.curves import value
-from planner.executor.kernel.records import World
+from planner.executor.kernel.state import SimulationState
 
 
 @compiled
-def held_bytes(w: World, i: int, r: int) -> int:
+def held_bytes(w: SimulationState, i: int, r: int) -> int:
     """Memory that a prompt takes of an instance, in whole blocks; never more than there is, so that it may start."""
     pool = w.pools[w.instances[i].pool]
     tokens = ceil(w.requests[r].prompt_tokens / pool.room_block_tokens) * pool.room_block_tokens
@@ -16,7 +16,7 @@ def held_bytes(w: World, i: int, r: int) -> int:
 
 
 @compiled
-def has_room(w: World, i: int, r: int) -> bool:
+def has_room(w: SimulationState, i: int, r: int) -> bool:
     """True if a prompt fits beside those that an instance holds."""
     if w.pools[w.instances[i].pool].is_limited == 0:
         return True
@@ -24,14 +24,14 @@ def has_room(w: World, i: int, r: int) -> bool:
 
 
 @compiled
-def occupy(w: World, i: int, r: int) -> None:
+def occupy(w: SimulationState, i: int, r: int) -> None:
     """A prompt begins on an instance."""
     if w.pools[w.instances[i].pool].is_limited == 1:
         w.instances[i].used_bytes += held_bytes(w, i, r)
 
 
 @compiled
-def vacate(w: World, i: int, r: int) -> None:
+def vacate(w: SimulationState, i: int, r: int) -> None:
     """The cache of a prompt has left an instance."""
     if w.pools[w.instances[i].pool].is_limited == 1:
         w.instances[i].used_bytes -= held_bytes(w, i, r)

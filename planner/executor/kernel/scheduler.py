@@ -2,7 +2,7 @@
 
 from planner.executor.compiled import compiled_apart, compiled_within
 from planner.executor.kernel.balance import (
-    Observed,
+    BalanceInputs,
     balanced_place,
     decode_rate,
     factor_of,
@@ -12,7 +12,8 @@ from planner.executor.kernel.balance import (
 from planner.executor.kernel.conversion import convert, serves
 from planner.executor.kernel.event_queue import n_own_events, schedule
 from planner.executor.kernel.link import count_capacity, free_bytes_per_s, settle
-from planner.executor.kernel.records import DECISION, LONG_LINE, LOOK, SERVES, SHORT_LINE, Numbers, Records, World
+from planner.executor.kernel.records import DECISION, LONG_LINE, LOOK, SERVES, SHORT_LINE, Numbers, Records
+from planner.executor.kernel.state import SimulationState
 
 MOST_DOUBLINGS = 60.0
 FADING = 0.75
@@ -22,7 +23,7 @@ MOST_AT_ONCE = 0.1
 
 
 @compiled_within
-def look(w: World) -> None:
+def look(w: SimulationState) -> None:
     """The short term: a step of the thresholds towards where links and queues say that they should be.
 
     In proportion to the difference of the waits, not a step at a time for as long as there is one: a queue is the sum
@@ -43,7 +44,7 @@ def look(w: World) -> None:
 
 
 @compiled_within
-def look_at_links(w: World) -> float:
+def look_at_links(w: SimulationState) -> float:
     """Part of what the fullest link could have carried since the last look that it did; 1 where it could carry none."""
     most = 0.0
     for k in range(w.links.shape[0]):
@@ -71,7 +72,7 @@ def wait_s(pools: Records, lines: Numbers, line: int) -> float:
 
 
 @compiled_within
-def unsent_s(w: World) -> float:
+def unsent_s(w: SimulationState) -> float:
     """Seconds in which the slowest link sends what is made and not sent; links are settled."""
     most_s = 0.0
     for k in range(w.links.shape[0]):
@@ -96,7 +97,7 @@ def set_factor(scheduler: Records, thresholds: Numbers, planned: Numbers, factor
 
 
 @compiled_within
-def decide(w: World) -> None:
+def decide(w: SimulationState) -> None:
     """The long term: where a pool or link is nearly full, balance the thresholds, and convert if that serves more."""
     control, now_s = w.scheduler[0], w.clock[0].now_s
     passed_s = now_s - control.decided_s
@@ -105,14 +106,14 @@ def decide(w: World) -> None:
     control.decided_s = now_s
     if min(control.seen, control.n_done) >= control.min_observed:
         if n_on_the_way(w) == 0:
-            rebalance(w, bytes_per_s)
+            adapt_thresholds(w, bytes_per_s)
         fade(w)
     if w.clock[0].n_scheduled > n_own_events(w.scheduler, w.rebalancer, w.actors):
         schedule(w, control.decision, DECISION, now_s + control.decision_interval_s)
 
 
 @compiled_within
-def could_bytes_per_s(w: World, passed_s: float) -> float:
+def could_bytes_per_s(w: SimulationState, passed_s: float) -> float:
     """Mean bandwidth since the last decision, of all links that long prompts' caches take [B/s]."""
     total = 0.0
     for k in range(w.links.shape[0]):
@@ -125,9 +126,9 @@ def could_bytes_per_s(w: World, passed_s: float) -> float:
 
 
 @compiled_within
-def rebalance(w: World, bytes_per_s: float) -> None:
+def adapt_thresholds(w: SimulationState, bytes_per_s: float) -> None:
     """Where arrivals come near to what can be served: balance the thresholds, and convert if that serves more."""
-    control, seen = w.scheduler[0], Observed(w.scheduler, w.lines, w.bins, w.pools, w.decode_pools)
+    control, seen = w.scheduler[0], BalanceInputs(w.scheduler, w.lines, w.bins, w.pools, w.decode_pools)
     n_long, n_short, n_decode = n_up(w.pools, LONG_LINE), n_up(w.pools, SHORT_LINE), n_decoding(w)
     most_decoded = decode_rate(seen, n_decode)
     now = min(prefill_rate(seen, place_of(control.base), n_short, n_long, bytes_per_s), most_decoded)
@@ -148,7 +149,7 @@ def rebalance(w: World, bytes_per_s: float) -> None:
 
 
 @compiled_apart
-def best_n_short(seen: Observed, n: int, n_long: int, bytes_per_s: float) -> int:
+def best_n_short(seen: BalanceInputs, n: int, n_long: int, bytes_per_s: float) -> int:
     """Units to prefill with: with more of them prefill is faster and decode slower, so the best is where they meet."""
     low, high = 1, n - 1  # the fewest with which prefill is no slower than decode, if any
     while low < high:
@@ -164,14 +165,14 @@ def best_n_short(seen: Observed, n: int, n_long: int, bytes_per_s: float) -> int
 
 
 @compiled_apart
-def split_rate(seen: Observed, n_short: int, n: int, n_long: int, bytes_per_s: float) -> float:
+def split_rate(seen: BalanceInputs, n_short: int, n: int, n_long: int, bytes_per_s: float) -> float:
     """Rate that so many of the units in prefill would serve, thresholds balanced [1/s]."""
     place = balanced_place(seen, n_short, n_long, bytes_per_s)
     return min(prefill_rate(seen, place, n_short, n_long, bytes_per_s), decode_rate(seen, n - n_short))
 
 
 @compiled_within
-def want(w: World, more_prefill: int) -> None:
+def want(w: SimulationState, more_prefill: int) -> None:
     """Note a wish to convert so many units, below 0 from prefill to decode; act when it lasts."""
     control = w.scheduler[0]
     direction = 1 if more_prefill > 0 else -1
@@ -197,7 +198,7 @@ def n_up(pools: Records, line: int) -> int:
 
 
 @compiled_within
-def n_decoding(w: World) -> int:
+def n_decoding(w: SimulationState) -> int:
     """Units that take requests to decode."""
     n = 0
     for u in range(w.units.shape[0]):
@@ -207,7 +208,7 @@ def n_decoding(w: World) -> int:
 
 
 @compiled_within
-def n_on_the_way(w: World) -> int:
+def n_on_the_way(w: SimulationState) -> int:
     """Units that are leaving a role or warming up."""
     n = 0
     for u in range(w.units.shape[0]):
@@ -217,7 +218,7 @@ def n_on_the_way(w: World) -> int:
 
 
 @compiled_within
-def fade(w: World) -> None:
+def fade(w: SimulationState) -> None:
     """Let what was observed count less."""
     control = w.scheduler[0]
     control.seen, control.seen_s = control.seen * FADING, control.seen_s * FADING

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.hybrid.live.fleet import Fleet, Worker
 from planner.hybrid.live.link import Link
 from planner.hybrid.live.messages import Finished, FromWorker, Gone, Joined, Lost, Prefill, Prefilled, Ready, Role
@@ -53,14 +53,14 @@ def _check(system: LiveSystem, requests: Sequence[LiveRequest]) -> None:
     needed = {system.remote_pool, system.local_pool}
     if not pools or pools - needed:
         allowed = f"{system.remote_pool} and {system.local_pool}"
-        raise InputError(Problem("live", "workers", f"have prefill pools {sorted(pools)}", allowed))
+        raise InputError(InputProblem("live", "workers", f"have prefill pools {sorted(pools)}", allowed))
     if not any(spec.role == "decode" for spec in system.workers):
-        raise InputError(Problem("live", "workers", "have no decode worker", "one at least"))
+        raise InputError(InputProblem("live", "workers", "have no decode worker", "one at least"))
     arrivals = [request.arrival_s for request in requests]
     if arrivals != sorted(arrivals):
-        raise InputError(Problem("live", "requests", "are out of order", "by arrival_s"))
+        raise InputError(InputProblem("live", "requests", "are out of order", "by arrival_s"))
     if any(request.output_tokens < 1 for request in requests):
-        raise InputError(Problem("live", "requests", "want no token", "output_tokens of 1 or more"))
+        raise InputError(InputProblem("live", "requests", "want no token", "output_tokens of 1 or more"))
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ never late.
 from typing import NamedTuple
 
 from planner.optimizer.network.batches import BUSIEST, Batch, MixPart, remembered_batch
-from planner.optimizer.network.cells import Cell, point
+from planner.optimizer.network.cells import Cell, point_cell
 from planner.optimizer.problem import LARGEST_POOL, Problem
 
 HALVINGS = 12
@@ -60,7 +60,7 @@ def instances_per_rate(problem: Problem, need: Need, is_promised: bool = True) -
     batch, cell = _batch(problem, need), need.cell
     middle = (cell.low_tokens + cell.high_tokens) / 2
     others = dict.fromkeys((middle, cell.high_tokens)) if cell.low_tokens < cell.high_tokens else ()
-    batches = [batch, *(_batch(problem, need._replace(cell=point(t))) for t in others)]
+    batches = [batch, *(_batch(problem, need._replace(cell=point_cell(t))) for t in others)]
     each = 1 / max(*(one.capacity_req_per_s for one in batches), 1e-12)
     spec = problem.classes[problem.streams[need.stream].request_class]
     if spec.ttft_s is None or not is_promised:

@@ -12,10 +12,10 @@ from planner.optimizer.batching import Batching, output_square
 from planner.queueing import (
     JoinedQueue,
     colocated_capacity_req_per_s,
+    full_instance_rate,
     joined_capacity_req_per_s,
     joined_prompts,
     joined_queue,
-    kept_full,
     steady_pass_s,
 )
 from planner.roofline import RequestKinds, cells
@@ -24,7 +24,8 @@ from planner.workload import RequestAtoms, RequestMix
 
 if TYPE_CHECKING:
     from planner.optimizer.network.period_operation import Flow, PeriodOperation
-    from planner.optimizer.problem import Part, Problem
+    from planner.optimizer.problem import Problem
+    from planner.optimizer.problem_parts import Part
 
 N_ATOMS = 4096
 """Requests that stand for a part of a class,"""
@@ -228,7 +229,7 @@ def full_tpot_s(load: Load, tpot_s: float | None) -> float | None:
     seconds = steady_pass_s(load.loop, load.prompts, batch)
     rate = batch / (load.prompts.decoded_tokens * seconds)
     most = colocated_capacity_req_per_s(load.loop, load.prompts, limit_s)
-    if load.loop.preemption is not None and (kept := kept_full(load.loop, load.prompts))[0] <= most:
+    if load.loop.preemption is not None and (kept := full_instance_rate(load.loop, load.prompts))[0] <= most:
         return kept[1]
     reached = np.flatnonzero((rate >= most * (1 - 1e-3)) & (seconds <= limit_s))
     return float(seconds[reached[0]]) if len(reached) else None

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.problem import Arc, Part, Problem
+from planner.optimizer.problem import Arc, Problem
+from planner.optimizer.problem_parts import Part
 from planner.workload import RequestMix
 
 Array = NDArray[np.float64]
@@ -43,7 +44,7 @@ Cells = dict[tuple[int, int], list[Cell]]
 """Cells of every group in every period."""
 
 
-def point(threshold_tokens: float, share: float = 0.5) -> Cell:
+def point_cell(threshold_tokens: float, share: float = 0.5) -> Cell:
     """The cell of one threshold and one allowance.
 
     Args:

@@ -10,8 +10,8 @@ from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import (
     MixedIntegerProgram,
     cell_of,
-    is_open,
     known_rate,
+    may_carry,
     part_arcs,
     segments_of,
     shares_in_cell,
@@ -137,10 +137,10 @@ def add_rate_columns(program: MixedIntegerProgram, situation: int) -> None:
             choice = CellChoice(g, situation, k)
             program.cell_choices[choice] = rows.column(f"y_{g}_{situation}_{k}", 0, 1, is_integer=True)
             for q in members:
-                if is_open(program, q, situation):
+                if may_carry(program, q, situation):
                     _prefill_columns(program, StreamInCell(q, situation, k), program.cell_choices[choice])
     for q, pools in enumerate(problem.decoders):
-        if is_open(program, q, situation):
+        if may_carry(program, q, situation):
             for i in pools:
                 program.decode_rates[DecodeRate(q, situation, i)] = rows.column(f"d_{q}_{situation}_{i}")
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from planner.optimizer.problem import Arc, Part
+from planner.optimizer.problem import Arc
+from planner.optimizer.problem_parts import Part
 
 Share = Literal["long", "short", "between"]
 """Prompts of a stream in a cell: long under every threshold of the cell, short under every one, or between its ends."""

@@ -20,11 +20,11 @@ from planner.optimizer.network.period_operation import (
     slowness,
 )
 from planner.optimizer.problem import Problem
-from planner.optimizer.roots import last_kept
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.sized import is_within_limits
 from planner.optimizer.solution import Solution
 from planner.queueing import Ttft
+from planner.roots import last_kept
 from planner.ties import first_largest
 from planner.work_clock import work_s
 

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from planner.optimizer.network.cells import N_KINDS, PARTS, Array, Cell, Use, end_of
 from planner.optimizer.network.request_loads import RequestLoads
 from planner.optimizer.network.shortest_waits import condensed, moments, shortest_waits
-from planner.optimizer.problem import Arc, ClassSpec, Part
+from planner.optimizer.problem import Arc
+from planner.optimizer.problem_parts import ClassSpec, Part
 from planner.queueing import QueuedRequests, most_busy_servers
-from planner.roofline import DecodePoint, exposed_transfer_s
+from planner.roofline import DecodeLimit, exposed_transfer_s
 from planner.units import bytes_per_s
 from planner.work_clock import spend
 
@@ -359,7 +360,7 @@ class NetworkLoads(RequestLoads):
             self.known[key] = self._most_places(point, request_class, request_class.ttft_s)
         return np.asarray(self.known[key])
 
-    def _most_places(self, point: DecodePoint, request_class: ClassSpec, ttft_s: float) -> Array:
+    def _most_places(self, point: DecodeLimit, request_class: ClassSpec, ttft_s: float) -> Array:
         time, late = (1.0, 1.0) if self.is_for_bounds else (DECODE_TIME, DECODE_LATE)
         if self.is_for_bounds and self._n_decoders(request_class) > 1:
             return self.most_stable

@@ -18,7 +18,7 @@ from math import inf, log
 
 import numpy as np
 
-from planner.optimizer.network.cells import point
+from planner.optimizer.network.cells import point_cell
 from planner.optimizer.network.cost import use_usd_per_hour
 from planner.optimizer.network.loads import MOST_STABLE, NetworkLoads
 from planner.optimizer.network.period_operation import (
@@ -88,32 +88,6 @@ class CandidatePlan:
     def in_place(self) -> tuple[PeriodOperation, ...]:
         """Periods with everything in place."""
         return tuple(one for one, lost in zip(self.operations, self.lost, strict=True) if lost is None)
-
-
-def can_repair(problem: Problem) -> bool:
-    """True if local search can bring plans of a problem within their SLOs, or make plans with spare cheaper.
-
-    Sizes must be all that periods share, and cost must be minimised. Of losses only those of instances are looked at.
-
-    Args:
-        problem: the resolved scenario.
-    """
-    scenario = problem.scenario
-    is_alone = set(scenario.spare.survive) <= {"instance"} and scenario.budget_usd_per_hour is None
-    is_fixed = not problem.has_sizes_by_period and not problem.families and problem.ratio is None
-    is_fixed &= not problem.has_batches
-    is_of_use = bool(scenario.spare.survive) or any(c.ttft_s is not None for c in problem.classes)
-    return problem.is_min_cost and is_alone and is_fixed and is_of_use
-
-
-def can_raise_rate(problem: Problem) -> bool:
-    """True if moved requests may leave room for more: the rate is maximised under some SLO.
-
-    Args:
-        problem: the resolved scenario.
-    """
-    is_fixed = not (problem.has_sizes_by_period or problem.scenario.spare.survive or problem.has_batches)
-    return not problem.is_min_cost and is_fixed and any(c.ttft_s is not None for c in problem.classes)
 
 
 def at_highest_scale(loads: NetworkLoads, solution: Solution, least_scale: float, deadline: float) -> Solution | None:
@@ -358,7 +332,7 @@ class LocalSearch:
         """A period with a part of a flow in another pool."""
         loads = self._loads
         for flow in one.flows:
-            cell = point(flow.threshold_tokens)
+            cell = point_cell(flow.threshold_tokens)
             if loads.fraction(flow.stream, flow.part, cell) <= 0:
                 continue
             for arc in self._problem.arcs[flow.stream][flow.part]:
@@ -397,7 +371,7 @@ class LocalSearch:
     def _pool_violation(self, one: PeriodOperation, i: int, late: dict[int, float]) -> float:
         """Relative overload of a pool; its late requests are added to those of the classes."""
         loads, n, places = self._loads, one.n_instances[i], self._problem.pools[i].rates.places
-        flows = [(flow, point(flow.threshold_tokens)) for flow in one.flows if flow.arc.pool == i]
+        flows = [(flow, point_cell(flow.threshold_tokens)) for flow in one.flows if flow.arc.pool == i]
         uses = [(f, (f.stream, f.arc, f.part, cell)) for f, cell in flows if loads.fraction(f.stream, f.part, cell) > 0]
         busy = sum(f.req_per_s * loads.work_s(*use) for f, use in uses)
         requests = sum(f.req_per_s * loads.fraction(f.stream, f.part, use[3]) for f, use in uses)

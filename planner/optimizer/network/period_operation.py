@@ -10,9 +10,10 @@ import numpy as np
 from planner.optimizer.delays import sent_bytes
 from planner.optimizer.loaded_paths import LoadedPaths
 from planner.optimizer.network.batches import PoolBatch, pool_batches
-from planner.optimizer.network.cells import Array, point
+from planner.optimizer.network.cells import Array, point_cell
 from planner.optimizer.network.loads import NetworkLoads
-from planner.optimizer.problem import Arc, Part, Problem
+from planner.optimizer.problem import Arc, Problem
+from planner.optimizer.problem_parts import Part
 from planner.queueing import NO_WAIT, JoinedQueue, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv
 from planner.roofline import exposed_transfer_s
 from planner.ties import largest_first
@@ -176,7 +177,7 @@ def link_gbps(problem: Problem, operation: PeriodOperation) -> tuple[float, ...]
     loads, sent = NetworkLoads(problem), [0.0] * len(problem.links)
     for flow in operation.flows:
         if flow.arc.link is not None:
-            cell = point(flow.threshold_tokens)
+            cell = point_cell(flow.threshold_tokens)
             sent[flow.arc.link] += flow.req_per_s * loads.sent_bytes(flow.stream, flow.arc, flow.part, cell)
     return tuple(b * BITS_PER_BYTE / BITS_PER_GBIT for b in sent)
 
@@ -198,7 +199,7 @@ def busy_instances(problem: Problem, operation: PeriodOperation) -> tuple[float,
     for flow in operation.flows:
         if problem.pools[flow.arc.pool].batching is not None:
             continue
-        seconds = loads.work_s(flow.stream, flow.arc, flow.part, point(flow.threshold_tokens))
+        seconds = loads.work_s(flow.stream, flow.arc, flow.part, point_cell(flow.threshold_tokens))
         busy[flow.arc.pool] += flow.req_per_s * seconds
     for decoding in operation.decodings:
         if problem.pools[decoding.pool].batching is None:

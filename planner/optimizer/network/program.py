@@ -34,7 +34,8 @@ from planner.optimizer.network.indices import (
 )
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.rows import Rows
-from planner.optimizer.problem import Arc, Part, Problem, Situation
+from planner.optimizer.problem import Arc, Problem, Situation
+from planner.optimizer.problem_parts import Part
 from planner.optimizer.sized import Sizing
 
 Segments = Mapping[int, Sequence[tuple[int, int]]]
@@ -278,7 +279,7 @@ def use_per_request(
     return loads.work_s(stream, arc, part, cell), loads.sent_bytes(stream, arc, part, cell)
 
 
-def is_open(program: MixedIntegerProgram, stream: int, situation: int) -> bool:
+def may_carry(program: MixedIntegerProgram, stream: int, situation: int) -> bool:
     """True if a stream may carry requests in a situation: its site is in place, and some demand may use it.
 
     Args:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from planner.optimizer.goodput import first_cells
+from planner.optimizer.goodput import first_threshold_cells
 from planner.optimizer.network.cells import Cell
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import NetworkLoads
@@ -45,7 +45,7 @@ class Proposals:
             problem: the question.
         """
         unpromised = replace(problem, classes=tuple(replace(spec, slo=None) for spec in problem.classes))
-        ends = zip(*first_cells(problem), strict=True)
+        ends = zip(*first_threshold_cells(problem), strict=True)
         cells = {(0, 0): [Cell(float(low), float(high), 0.5, 0.5) for low, high in ends]}
         sizes = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
         loads = NetworkLoads(unpromised, is_optimistic=True)

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 
 from planner.optimizer.capacity import split_interval
-from planner.optimizer.network.cells import Cell, Cells, mix_of, point
+from planner.optimizer.network.cells import Cell, Cells, mix_of, point_cell
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.problem import Problem
 from planner.optimizer.settings import SETTINGS
@@ -32,12 +32,12 @@ def points_in_cell(
     inner = mix.split_points(cell.low_tokens, cell.high_tokens, 1) if cell.low_tokens < cell.high_tokens else ()
     points = []
     for t in dict.fromkeys([cell.low_tokens, *map(float, inner), *inner_tokens, cell.high_tokens]):
-        ranges = [loads.shares(q, point(t)) for q in members if has_ttft_slo(loads.problem, q)]
+        ranges = [loads.shares(q, point_cell(t)) for q in members if has_ttft_slo(loads.problem, q)]
         least = max([cell.low_share, *(low for low, _ in ranges)])
         most = min([cell.high_share, *(high for _, high in ranges)])
         if least <= most:
             shares = least + (most - least) * np.array(SETTINGS.offered_shares)
-            points += [point(t, float(share)) for share in np.unique(shares)]
+            points += [point_cell(t, float(share)) for share in np.unique(shares)]
     return points
 
 
@@ -54,10 +54,10 @@ def points_at(loads: NetworkLoads, members: Sequence[int], thresholds_tokens: Se
     """
     points = []
     for t in dict.fromkeys(thresholds_tokens):
-        ranges = [loads.shares(q, point(t)) for q in members]
+        ranges = [loads.shares(q, point_cell(t)) for q in members]
         least, most = max([0.0, *(low for low, _ in ranges)]), min([1.0, *(high for _, high in ranges)])
         if least <= most:
-            points.append(point(t, (least + most) / 2))
+            points.append(point_cell(t, (least + most) / 2))
     return points
 
 

@@ -13,10 +13,11 @@ import numpy as np
 
 from planner.curves import PrefillService
 from planner.optimizer.network.cells import Array, Cell, end_of, lengths_between
-from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
+from planner.optimizer.problem import Arc, Problem
+from planner.optimizer.problem_parts import ClassSpec, Part
 from planner.optimizer.room import is_held
-from planner.optimizer.roots import EXACT, last_kept
 from planner.optimizer.work import ROUNDING_OF_SUMS, long_bytes, long_work_s, short_bytes, short_work_s
+from planner.roots import EXACT, last_kept
 from planner.scenario import CapacityRule
 
 ROUNDING = 1e-3

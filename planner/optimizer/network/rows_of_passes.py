@@ -69,7 +69,7 @@ def need_instances(program: MixedIntegerProgram) -> None:
                 within_size(program, f"need_instances_{q}_{s}_{i}_{k}", at, unless, size, most)
 
 
-def asked_needs(program: MixedIntegerProgram, values: Array) -> Iterator[tuple[Need, bool]]:
+def stated_needs(program: MixedIntegerProgram, values: Array) -> Iterator[tuple[Need, bool]]:
     """Needs that a bound has of colocated pools that serve one class, and might have of other ways to run them.
 
     Args:

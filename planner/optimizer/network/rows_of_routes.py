@@ -6,8 +6,8 @@ from planner.optimizer.network.indices import CellChoice, Share, StreamInCell, S
 from planner.optimizer.network.program import (
     MixedIntegerProgram,
     cell_of,
-    is_open,
     known_rate,
+    may_carry,
     open_cells,
     period_rate,
     shares_in_cell,
@@ -28,7 +28,7 @@ def serve_demand(program: MixedIntegerProgram) -> None:
         taken: dict[int, list[tuple[int, float]]] = {q: [] for q in range(len(problem.streams))}
         for c, demand in enumerate(problem.demands):
             is_lost = situation.loss is not None and situation.loss == ("site", demand.home)
-            streams = [q for q in (demand.refuges if is_lost else demand.streams) if is_open(program, q, s)]
+            streams = [q for q in (demand.refuges if is_lost else demand.streams) if may_carry(program, q, s)]
             rate = demand.req_per_s[situation.period]
             if len(streams) == 1:
                 taken[streams[0]].append((program.scale, -rate))

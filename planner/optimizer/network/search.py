@@ -24,7 +24,7 @@ from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import CellChoice, PeriodArc, StreamArc, StreamInCell
 from planner.optimizer.network.large_search import large_search
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
-from planner.optimizer.network.local_search import at_highest_scale, can_raise_rate, can_repair, repaired
+from planner.optimizer.network.local_search import at_highest_scale, repaired
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, cell_of
 from planner.optimizer.network.program_solution import chosen_cells, largest_sizes, start_values, used_arcs
 from planner.optimizer.network.refinement import (
@@ -36,7 +36,7 @@ from planner.optimizer.network.refinement import (
     split_cell,
 )
 from planner.optimizer.network.rows import ProgramSolution
-from planner.optimizer.network.rows_of_passes import asked_needs
+from planner.optimizer.network.rows_of_passes import stated_needs
 from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
@@ -216,7 +216,7 @@ def _bound(
 def _learn_needs(state: SearchState, program: MixedIntegerProgram, found: ProgramSolution) -> bool:
     """Note what colocated pools need in the cells that a bound chose; False where its program counts with that."""
     is_new = False
-    for need, is_used in asked_needs(program, found.values):
+    for need, is_used in stated_needs(program, found.values):
         if need not in state.needs:
             state.needs[need] = instances_per_rate(state.problem, need, is_promised=False)
             is_new = True
@@ -411,3 +411,29 @@ def peak_situations(problem: Problem) -> list[Situation]:
     sums = [rates[[m == served for m in models]].sum(axis=0) for served in dict.fromkeys(models)]
     peaks = {first_largest(row) for row in (*rates, *sums, rates.sum(axis=0))}
     return [Situation(p) for p in sorted(peaks)]
+
+
+def can_repair(problem: Problem) -> bool:
+    """True if local search can bring plans of a problem within their SLOs, or make plans with spare cheaper.
+
+    Sizes must be all that periods share, and cost must be minimised. Of losses only those of instances are looked at.
+
+    Args:
+        problem: the resolved scenario.
+    """
+    scenario = problem.scenario
+    is_alone = set(scenario.spare.survive) <= {"instance"} and scenario.budget_usd_per_hour is None
+    is_fixed = not problem.has_sizes_by_period and not problem.families and problem.ratio is None
+    is_fixed &= not problem.has_batches
+    is_of_use = bool(scenario.spare.survive) or any(c.ttft_s is not None for c in problem.classes)
+    return problem.is_min_cost and is_alone and is_fixed and is_of_use
+
+
+def can_raise_rate(problem: Problem) -> bool:
+    """True if moved requests may leave room for more: the rate is maximised under some SLO.
+
+    Args:
+        problem: the resolved scenario.
+    """
+    is_fixed = not (problem.has_sizes_by_period or problem.scenario.spare.survive or problem.has_batches)
+    return not problem.is_min_cost and is_fixed and any(c.ttft_s is not None for c in problem.classes)

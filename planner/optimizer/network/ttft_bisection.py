@@ -7,7 +7,8 @@ from math import sqrt
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.network.judged_moves import soonest
 from planner.optimizer.network.search import network_search
-from planner.optimizer.problem import ClassSpec, Problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import ClassSpec
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.scenario import Slo

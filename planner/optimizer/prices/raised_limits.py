@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from planner.optimizer.problem import ClassSpec, LinkSpec, PoolSpec, Problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import ClassSpec, LinkSpec, PoolSpec
 from planner.optimizer.sized import within
 from planner.optimizer.solution import Solution
 from planner.scenario import LinkTier

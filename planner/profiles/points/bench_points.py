@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Any
 
 from planner.benchmarks import BenchmarkRun, Statistics
-from planner.errors import InputError, Problem, shown
+from planner.errors import InputError, InputProblem, shown
 from planner.profiles.points.point import CONFIGURATION, NO_DEFAULTS, PointDefaults, ServingPoint
-from planner.profiles.points.row import Row, point, told_once
+from planner.profiles.points.row import Row, row_point, told_once
 from planner.units import MILLI
 
 REMEDY = "a key {column!r} in the file, as vllm bench serve --metadata {column}=VALUE writes, or the option {option}"
@@ -18,7 +18,7 @@ MOST_STRANGE = 50
 
 
 def bench_points(
-    name: str, runs: list[BenchmarkRun], defaults: PointDefaults = NO_DEFAULTS, problems: Sequence[Problem] = ()
+    name: str, runs: list[BenchmarkRun], defaults: PointDefaults = NO_DEFAULTS, problems: Sequence[InputProblem] = ()
 ) -> list[ServingPoint]:
     """Points of a benchmark's result file.
 
@@ -48,10 +48,10 @@ def bench_points(
     found = []
     for run in runs:
         if run.n_completed == 0:
-            told.append(Problem(name, "completed", "is 0", "a benchmark that completed requests", run.line))
+            told.append(InputProblem(name, "completed", "is 0", "a benchmark that completed requests", run.line))
             continue
         row = _row(name, run, defaults)
-        made = point(row)
+        made = row_point(row)
         told += row.problems
         found += [replace(made, lengths_are_means=True)] if made else []
     if told:

@@ -9,7 +9,7 @@ from math import nan, prod
 from typing import Any
 
 from planner.benchmarks.sglang_server import MAX_SIZE
-from planner.errors import NAME_CHARACTERS, Problem, shown
+from planner.errors import NAME_CHARACTERS, InputProblem, shown
 from planner.profiles.points.point import MODES, SIZES, THROUGHPUT, Mode, ServingPoint
 from planner.profiles.speculation import MOST_DRAFT_TOKENS
 from planner.reading import unprintable
@@ -41,7 +41,7 @@ class Row:
     """Names in the file that are no column: a missing one may be among them, mistyped."""
     remedy: str = "a value in every row"
     """How to state a missing value; {column} and {option} stand for its names."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[InputProblem] = field(default_factory=list)
 
     def stated(self, column: str) -> str | None:
         """The file's own text of a column; None where it has none."""
@@ -104,24 +104,24 @@ class Row:
         """Reports that nothing says what a column is, `nor` what it could be derived from."""
         near = get_close_matches(column, self.strange, n=1, cutoff=CLOSE)
         message = "is not stated" + nor + (f", though there is {near[0]!r}" if near else "")
-        self.problem(column, message, self.remedy.format(column=column, option=option(column)))
+        self.problem(column, message, self.remedy.format(column=column, option=column_option(column)))
 
     def problem(self, column: str, message: str, allowed: str) -> None:
         """Reports something wrong, under the name that the file gives the column."""
         key = self.written_as.get(column, column)
-        self.problems.append(Problem(self.file, key, message, allowed, self.line))
+        self.problems.append(InputProblem(self.file, key, message, allowed, self.line))
 
 
-def told_once(problems: Sequence[Problem], n_rows: int) -> list[Problem]:
+def told_once(problems: Sequence[InputProblem], n_rows: int) -> list[InputProblem]:
     """Problems of a file's rows, what is wrong in the same way with every row as one, at the first of them.
 
-    >>> both = [Problem("x.csv", "model", "is not stated", "a value in every row", line) for line in (2, 3)]
+    >>> both = [InputProblem("x.csv", "model", "is not stated", "a value in every row", line) for line in (2, 3)]
     >>> print(*told_once(both, 2))
     x.csv:2: model: is not stated, in all 2 rows (a value in every row)
     """
     counts = Counter((problem.key, problem.message, problem.allowed) for problem in problems)
     shared = {kind for kind, n in counts.items() if n == n_rows > 1}
-    found: list[Problem] = []
+    found: list[InputProblem] = []
     for problem in problems:
         kind = (problem.key, problem.message, problem.allowed)
         if kind not in shared:
@@ -131,10 +131,10 @@ def told_once(problems: Sequence[Problem], n_rows: int) -> list[Problem]:
     return found
 
 
-def option(column: str) -> str:
+def column_option(column: str) -> str:
     """The command-line option that states a column for a whole file.
 
-    >>> option("framework_version"), option("n_accelerators")
+    >>> column_option("framework_version"), column_option("n_accelerators")
     ('--framework-version', '--accelerators')
     """
     return "--" + column.removeprefix("n_").removesuffix("_req_per_s").replace("_", "-")
@@ -152,7 +152,7 @@ def decimal(text: str | None) -> float | None:
     return value if abs(value) <= MAX_NUMBER else None
 
 
-def point(row: Row) -> ServingPoint | None:
+def row_point(row: Row) -> ServingPoint | None:
     """The point in a row.
 
     Args:
@@ -163,7 +163,7 @@ def point(row: Row) -> ServingPoint | None:
 
     >>> row = Row("points.csv", 2, {"model": "m", "hardware": "h", "framework": "vllm", "input_tokens": "1024",
     ...     "output_tokens": "128", "concurrency": "8.0", "tp_size": "4", "ttft_ms": "250"})
-    >>> found = point(row)
+    >>> found = row_point(row)
     >>> found.n_accelerators, found.ttft_s, found.tpot_s, found.mode
     (4, 0.25, None, 'agg')
     """

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 
 BOM = "\ufeff"
 MOST_POINTS, MOST_COLUMNS = 100_000, 1_000
@@ -52,11 +52,11 @@ def table_rows(name: str, text: str) -> Iterator[TableRow]:
             yield TableRow(start + 1, stripped if any(stripped) else [], bare, written[len(bare) :])
             start = reader.line_num
     except csv.Error as error:
-        raise InputError(Problem(name, "", f"is not CSV: {error}", "quotes in pairs", start + 1)) from None
+        raise InputError(InputProblem(name, "", f"is not CSV: {error}", "quotes in pairs", start + 1)) from None
 
 
 def _check_size(name: str, cells: list[str], line: int, n_lines: int) -> None:
     if len(cells) > MOST_COLUMNS:
-        raise InputError(Problem(name, "", f"has {len(cells):,} cells", f"at most {MOST_COLUMNS:,}", line))
+        raise InputError(InputProblem(name, "", f"has {len(cells):,} cells", f"at most {MOST_COLUMNS:,}", line))
     if n_lines > MOST_POINTS + 1:
-        raise InputError(Problem(name, "", f"has {n_lines:,} lines", f"at most {MOST_POINTS:,} points"))
+        raise InputError(InputProblem(name, "", f"has {n_lines:,} lines", f"at most {MOST_POINTS:,} points"))

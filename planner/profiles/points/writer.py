@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 
 from planner.benchmarks import benchmark_runs
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.files import write_text
 from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, PointDefaults, ServingPoint
 from planner.profiles.points.reader import read_points
@@ -82,7 +82,9 @@ def _widened(name: str, text: str, added: Sequence[Sequence[Cell]]) -> str:
     header = next(row for row in rows if row.cells)
     taken = [str(column) for column in added[0] if column in header.cells]
     if taken:
-        problems = [Problem(name, column, "is there already", "a file without it", header.line) for column in taken]
+        problems = [
+            InputProblem(name, column, "is there already", "a file without it", header.line) for column in taken
+        ]
         raise InputError(problems)
     further = iter(added)
     mark = BOM if text.startswith(BOM) else ""

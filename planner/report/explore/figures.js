@@ -1,5 +1,5 @@
 // What follows from the knobs: this file adds, multiplies and interpolates in tables that Python made.
-// It says the same as planner/studies/explore/combination.py, function by function.
+// It says the same as planner/studies/explore/combination.py and tests/explore_reference.py, function by function.
 "use strict";
 
 const QUANTILES = { ttft_p50_s: 0.5, ttft_p90_s: 0.9, ttft_p99_s: 0.99 };

@@ -1,6 +1,7 @@
 """Arithmetic of the page on its tables, in Python: it adds, multiplies and interpolates.
 
-`planner/report/explore/figures.js` does the same, function by function; tests hold both against `planner optimize`.
+`planner/report/explore/figures.js` does the same, function by function, and corrects latency by the exact nodes; tests
+hold both against `planner optimize`.
 """
 
 from bisect import bisect_right
@@ -35,14 +36,14 @@ class Knobs(NamedTuple):
     req_per_s: float
 
 
-class Place(NamedTuple):
+class NodePosition(NamedTuple):
     """Where a value lies among ascending nodes: between a node and the next, and how far."""
 
     left: int
     part: float
 
 
-class Wait(NamedTuple):
+class TabulatedWait(NamedTuple):
     """A wait between the nodes of its table."""
 
     waiting_fraction: float
@@ -50,19 +51,19 @@ class Wait(NamedTuple):
     log_survival: tuple[float, ...]
 
 
-def place(nodes: Sequence[float], value: float) -> Place:
+def place(nodes: Sequence[float], value: float) -> NodePosition:
     """Where a value lies; outside, at the nearest end.
 
     >>> place((1.0, 2.0, 4.0), 3.0), place((1.0, 2.0), 9.0), place((5.0,), 7.0)
-    (Place(left=1, part=0.5), Place(left=0, part=1.0), Place(left=0, part=0.0))
+    (NodePosition(left=1, part=0.5), NodePosition(left=0, part=1.0), NodePosition(left=0, part=0.0))
     """
     if len(nodes) == 1:
-        return Place(0, 0.0)
+        return NodePosition(0, 0.0)
     left = min(max(bisect_right(nodes, value) - 1, 0), len(nodes) - 2)
-    return Place(left, min(max((value - nodes[left]) / (nodes[left + 1] - nodes[left]), 0.0), 1.0))
+    return NodePosition(left, min(max((value - nodes[left]) / (nodes[left + 1] - nodes[left]), 0.0), 1.0))
 
 
-def between(row: Sequence[float], at: Place) -> float:
+def value_at(row: Sequence[float], at: NodePosition) -> float:
     """The value of a row at a place, on a straight line; at a node exactly its value."""
     if at.part == 0:
         return row[at.left]
@@ -71,20 +72,20 @@ def between(row: Sequence[float], at: Place) -> float:
     return row[at.left] + at.part * (row[at.left + 1] - row[at.left])
 
 
-def log_place(nodes: Sequence[float], value: float) -> Place:
+def log_place(nodes: Sequence[float], value: float) -> NodePosition:
     """`place` on a logarithmic scale; nodes are hit exactly."""
     found = place(nodes, value)
     if found.part in (0.0, 1.0):
         return found
     low, high = max(nodes[found.left], LEAST), max(nodes[found.left + 1], LEAST)
-    return Place(found.left, log(value / low) / log(high / low))
+    return NodePosition(found.left, log(value / low) / log(high / low))
 
 
 def busy(tables: Tables, knobs: Knobs) -> list[float]:
     """Busy instances of every pool over all of them [-]; more than 1 is too much."""
     fine = log_place(tables.fine_tokens, knobs.threshold_tokens)
     return [
-        knobs.req_per_s * between(pool.work_s, fine) / n if n else (inf if between(pool.work_s, fine) > 0 else 0.0)
+        knobs.req_per_s * value_at(pool.work_s, fine) / n if n else (inf if value_at(pool.work_s, fine) > 0 else 0.0)
         for pool, n in zip(tables.pools, knobs.n_instances, strict=True)
     ]
 
@@ -93,27 +94,27 @@ def capacities(tables: Tables, knobs: Knobs) -> list[float | None]:
     """Requests of its kind that every pool serves [1/s], as a plan states them; None of one that takes none."""
     fine = log_place(tables.fine_tokens, knobs.threshold_tokens)
     return [
-        n * between(pool.taken_fraction, fine) / work if (work := between(pool.work_s, fine)) > 0 else None
+        n * value_at(pool.taken_fraction, fine) / work if (work := value_at(pool.work_s, fine)) > 0 else None
         for pool, n in zip(tables.pools, knobs.n_instances, strict=True)
     ]
 
 
-def limits(tables: Tables, knobs: Knobs) -> dict[str, float]:
+def unit_limits(tables: Tables, knobs: Knobs) -> dict[str, float]:
     """Rate of all requests that each pool and link would allow alone [1/s]."""
     fine = log_place(tables.fine_tokens, knobs.threshold_tokens)
     found = {
-        pool.name: n / work if (work := between(pool.work_s, fine)) > 0 else inf
+        pool.name: n / work if (work := value_at(pool.work_s, fine)) > 0 else inf
         for pool, n in zip(tables.pools, knobs.n_instances, strict=True)
     }
     return found | {
-        link.name: link.capacity_gbps / each if (each := between(link.gbps_per_req_per_s, fine)) > 0 else inf
+        link.name: link.capacity_gbps / each if (each := value_at(link.gbps_per_req_per_s, fine)) > 0 else inf
         for link in tables.links
     }
 
 
-def highest_req_per_s(tables: Tables, knobs: Knobs) -> float:
+def fleet_req_per_s(tables: Tables, knobs: Knobs) -> float:
     """Most that the sizes serve at the threshold [1/s]."""
-    return min(limits(tables, knobs).values())
+    return min(unit_limits(tables, knobs).values())
 
 
 def usd_per_hour(tables: Tables, knobs: Knobs) -> float | None:
@@ -122,12 +123,12 @@ def usd_per_hour(tables: Tables, knobs: Knobs) -> float | None:
     for pool, n in zip(tables.pools, knobs.n_instances, strict=True):
         if n and pool.usd_per_instance_hour is None:
             return None
-        work = knobs.req_per_s * between(pool.work_s, fine)
+        work = knobs.req_per_s * value_at(pool.work_s, fine)
         total += n * (pool.usd_per_instance_hour or 0.0) + work * pool.busy_usd_per_hour
     for link in tables.links:
         if link.usd_per_hour is None:
             return None
-        total += link.usd_per_hour + _traffic_usd(link, knobs.req_per_s * between(link.gbps_per_req_per_s, fine))
+        total += link.usd_per_hour + _traffic_usd(link, knobs.req_per_s * value_at(link.gbps_per_req_per_s, fine))
     return total
 
 
@@ -145,73 +146,22 @@ def usd_per_million(tables: Tables, knobs: Knobs) -> tuple[float | None, float |
     return (each / total if total > 0 else None), (each / output if output > 0 else None)
 
 
-def latency(tables: Tables, knobs: Knobs) -> dict[str, float | None] | None:
-    """Latency, through the exact nodes where the sizes are the plan's; None: a queue has no steady state."""
-    exact = tables.exact
-    found = combined(tables, knobs)
-    if exact is None or found is None or knobs.n_instances != tuple(p.n_planned for p in tables.pools):
-        return found
-    around = _corners(tables, knobs)
-    return {
-        name: value and value * _correction(tables, knobs.n_instances, name, around) for name, value in found.items()
-    }
-
-
-def is_node(tables: Tables, knobs: Knobs) -> bool:
-    """True if latency is that of `planner optimize`, and not interpolated."""
-    exact = tables.exact
-    return (
-        exact is not None
-        and knobs.n_instances == tuple(p.n_planned for p in tables.pools)
-        and knobs.threshold_tokens in tables.node_tokens
-        and knobs.req_per_s in exact.req_per_s
-    )
-
-
-def _corners(tables: Tables, knobs: Knobs) -> list[tuple[int, int, float]]:
-    """Nodes around a point, by threshold and rate, and their weights."""
-    exact = tables.exact
-    if exact is None:
-        return []
-    t, r = log_place(tables.node_tokens, knobs.threshold_tokens), place(exact.req_per_s, knobs.req_per_s)
-    return [
-        (t.left + i, r.left + j, a * b)
-        for i, a in ((0, 1 - t.part), (1, t.part))
-        for j, b in ((0, 1 - r.part), (1, r.part))
-        if a * b > 0
-    ]
-
-
-def _correction(tables: Tables, sizes: tuple[int, ...], name: str, around: list[tuple[int, int, float]]) -> float:
-    """Exact over combined at the nodes around, of those that have a steady state."""
-    exact, total, weight = tables.exact, 0.0, 0.0
-    for i, j, part in around:
-        value = None if exact is None else exact.figures[name][i][j]
-        if exact is None or value is None:
-            continue
-        here = combined(tables, Knobs(sizes, tables.node_tokens[i], exact.req_per_s[j]))
-        base = here and here[name]
-        if base:
-            total, weight = total + part * value / base, weight + part
-    return total / weight if weight else 1.0
-
-
 def combined(tables: Tables, knobs: Knobs) -> dict[str, float | None] | None:
     """Latency from the tables of the pools alone; None: a queue has no steady state."""
     used = busy(tables, knobs)
-    if max(used) >= 1 or knobs.req_per_s >= highest_req_per_s(tables, knobs):
+    if max(used) >= 1 or knobs.req_per_s >= fleet_req_per_s(tables, knobs):
         return None
     node = log_place(tables.node_tokens, knobs.threshold_tokens)
     fine = log_place(tables.fine_tokens, knobs.threshold_tokens)
     waits = [
-        _wait(pool.waits, node if pool.role == "prefill" else Place(0, 0.0), n, use)
+        _wait(pool.waits, node if pool.role == "prefill" else NodePosition(0, 0.0), n, use)
         for pool, n, use in zip(tables.pools, knobs.n_instances, used, strict=True)
     ]
     paths, steps = [], []
     for path in tables.paths:
-        share = between(path.share, fine)
+        share = value_at(path.share, fine)
         if share > 0:
-            kinds = np.array([between(pair, _in(node)) for pair in _pairs(path.kinds_s, node)])
+            kinds = np.array([value_at(pair, _in(node)) for pair in _pairs(path.kinds_s, node)])
             paths.append((share, kinds, waits[path.prefill], waits[path.decode]))
             steps.append((share, _step_s(tables.pools[path.decode], knobs, used[path.decode], path.decode)))
     return _figures(tables, paths) | {"tpot_mean_s": _mean(steps)}
@@ -225,7 +175,7 @@ def _mean(values: Sequence[tuple[float, float | None]]) -> float | None:
 
 
 Array = NDArray[np.float64]
-Path = tuple[float, Array, "Wait | None", "Wait | None"]
+Path = tuple[float, Array, "TabulatedWait | None", "TabulatedWait | None"]
 """Share, seconds by kind of request, and the waits for prefill and for a place in a batch."""
 
 
@@ -240,11 +190,11 @@ def _figures(tables: Tables, paths: Sequence[Path]) -> dict[str, float | None]:
     return found | {name: _quantile(tables, ways, 1 - q, mean) for name, q in QUANTILES.items()}
 
 
-def _mean_s(wait: Wait) -> float:
+def _mean_s(wait: TabulatedWait) -> float:
     return wait.waiting_fraction * wait.given_wait_s
 
 
-Way = tuple[float, Array, Wait, list[tuple[float, float]]]
+Way = tuple[float, Array, TabulatedWait, list[tuple[float, float]]]
 """A path whose wait for a place in a batch is a few values with their probabilities."""
 
 
@@ -268,7 +218,7 @@ def _late(tables: Tables, ways: Sequence[Way], x: float) -> float:
     )
 
 
-def _survival(multiples: Sequence[float], wait: Wait, x: Array) -> Array:
+def _survival(multiples: Sequence[float], wait: TabulatedWait, x: Array) -> Array:
     """P(W > x): its logarithm is a straight line between the multiples of the mean, and beyond them."""
     if wait.waiting_fraction <= 0:
         return (x < 0).astype(np.float64)
@@ -279,7 +229,7 @@ def _survival(multiples: Sequence[float], wait: Wait, x: Array) -> Array:
     return np.asarray(np.where(x < 0, 1.0, wait.waiting_fraction * late))
 
 
-def _values(multiples: Sequence[float], wait: Wait) -> list[tuple[float, float]]:
+def _values(multiples: Sequence[float], wait: TabulatedWait) -> list[tuple[float, float]]:
     """A wait as a few values with their probabilities, its mean kept: means between levels of its survival."""
     if wait.waiting_fraction < RARE:
         return [(1.0, 0.0)]
@@ -302,7 +252,7 @@ def _mean_between(first: tuple[float, float], second: tuple[float, float]) -> fl
     return (a * (low + span) - b * (high + span)) / (a - b)
 
 
-def _inverse(multiples: Sequence[float], wait: Wait, survival: float) -> float:
+def _inverse(multiples: Sequence[float], wait: TabulatedWait, survival: float) -> float:
     """Wait that a fraction of those who wait exceed."""
     aim = log(survival)
     for i in range(1, len(multiples)):
@@ -313,15 +263,15 @@ def _inverse(multiples: Sequence[float], wait: Wait, survival: float) -> float:
     return wait.given_wait_s * multiples[-1]
 
 
-def _wait(table: WaitTable | None, node: Place, n: int, use: float) -> Wait | None:
+def _wait(table: WaitTable | None, node: NodePosition, n: int, use: float) -> TabulatedWait | None:
     """The wait at a threshold, with n instances that are busy so far; None without a queueing model."""
     if table is None:
         return None
     size, load = place(table.n_instances, n), place(table.use, use)
 
     def at(values: Sequence[Sequence[Sequence[float]]]) -> float:
-        return between(
-            [between([between(row, load) for row in sizes], size) for sizes in _around(values, node)], _in(node)
+        return value_at(
+            [value_at([value_at(row, load) for row in sizes], size) for sizes in _around(values, node)], _in(node)
         )
 
     given = exp(at(table.log_idle_wait)) / (1 - use)
@@ -330,18 +280,18 @@ def _wait(table: WaitTable | None, node: Place, n: int, use: float) -> Wait | No
         for k in range(len(table.log_survival[0][0][0]))
     )
     waiting = exp(at(table.log_waiting))
-    return Wait(min(waiting if use >= table.use[0] else waiting * use / table.use[0], 1.0), given, survival)
+    return TabulatedWait(min(waiting if use >= table.use[0] else waiting * use / table.use[0], 1.0), given, survival)
 
 
-def _around(values: Sequence[Sequence[Sequence[float]]], node: Place) -> list[Sequence[Sequence[float]]]:
+def _around(values: Sequence[Sequence[Sequence[float]]], node: NodePosition) -> list[Sequence[Sequence[float]]]:
     return [values[node.left], values[min(node.left + 1, len(values) - 1)]]
 
 
-def _in(node: Place) -> Place:
-    return Place(0, node.part)
+def _in(node: NodePosition) -> NodePosition:
+    return NodePosition(0, node.part)
 
 
-def _pairs(rows: Sequence[Sequence[float]], node: Place) -> list[tuple[float, float]]:
+def _pairs(rows: Sequence[Sequence[float]], node: NodePosition) -> list[tuple[float, float]]:
     return list(zip(rows[node.left], rows[min(node.left + 1, len(rows) - 1)], strict=True))
 
 
@@ -350,4 +300,4 @@ def _step_s(pool: PoolTable, knobs: Knobs, use: float, decode: int) -> float | N
     if table is None:
         return None
     size, load = place(table.n_instances, knobs.n_instances[decode]), place(table.use, use)
-    return between([between(row, load) for row in pool.step_s], size)
+    return value_at([value_at(row, load) for row in pool.step_s], size)

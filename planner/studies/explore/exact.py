@@ -6,7 +6,7 @@ from planner.comparison.evaluation import Evaluation
 from planner.optimizer import Problem, Solution
 from planner.queueing import Ttft
 from planner.results.explorer import ExactNodes, Tables
-from planner.studies.explore.combination import QUANTILES, Knobs, combined, highest_req_per_s
+from planner.studies.explore.combination import QUANTILES, Knobs, combined, fleet_req_per_s
 from planner.studies.explore.network import TurnedNetwork
 from planner.studies.explore.tables import Turned
 
@@ -25,7 +25,7 @@ def with_exact_nodes(tables: Tables, problem: Problem, solution: Solution) -> Ta
     if not problem.has_queueing_model:
         return tables
     turned, sizes = Turned(problem, solution), tuple(pool.n_planned for pool in tables.pools)
-    most = highest_req_per_s(tables, Knobs(sizes, tables.planned_tokens, 1.0))
+    most = fleet_req_per_s(tables, Knobs(sizes, tables.planned_tokens, 1.0))
     rates = {float(f"{most * load:.4g}") for load in LOADS}
     here = solution.scale * problem.mean_req_per_s
     demand = min(problem.demand_req_per_s or here, here)

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.results import Baseline, CaseFront, Front, FrontPoint
 from planner.results.explorer import Tables
-from planner.studies.explore.combination import Knobs, highest_req_per_s, usd_per_hour
+from planner.studies.explore.combination import Knobs, fleet_req_per_s, usd_per_hour
 from planner.ties import first_largest
 
 MOST_FLEETS = 20_000
@@ -38,7 +38,7 @@ def reachable_front(tables: Tables, percentile: float, others: Sequence[Baseline
     best = [first_largest(row) for row in rates]
     found, most = [], 0.0
     knobs = [Knobs(tuple(map(int, s)), tables.fine_tokens[t], 1.0) for s, t in zip(sizes, best, strict=True)]
-    at_most = [k._replace(req_per_s=highest_req_per_s(tables, k)) for k in knobs]
+    at_most = [k._replace(req_per_s=fleet_req_per_s(tables, k)) for k in knobs]
     priced = [_point(tables, k, usd_per_hour(tables, k) or 0.0) for k in at_most]
     bills = ((other, other.cost.usd_per_hour) for other in others if not other.beyond_stock)
     priced += [_point_of(other, usd) for other, usd in bills if usd is not None]

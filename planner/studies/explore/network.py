@@ -10,7 +10,8 @@ import numpy as np
 from planner.optimizer import Problem, Solution
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import Flow, PeriodOperation
-from planner.optimizer.problem import Arc, Part
+from planner.optimizer.problem import Arc
+from planner.optimizer.problem_parts import Part
 from planner.studies.explore.tables import LEAST_PART, Array
 
 PARTS: tuple[Part, ...] = ("long", "short")
@@ -122,10 +123,10 @@ class TurnedNetwork:
             for q, rate in enumerate(self.rates(p))
             if rate > 0
             for part in PARTS
-            for arc, share in self.ways(p, q, part)
+            for arc, share in self.route_shares(p, q, part)
         ]
 
-    def ways(self, p: int, stream: int, part: Part) -> list[tuple[Arc, float]]:
+    def route_shares(self, p: int, stream: int, part: Part) -> list[tuple[Arc, float]]:
         """Where a kind of prompt of a stream goes, and in which shares."""
         mine = [f for f in self.solution.operations[p].flows if f.stream == stream and f.part == part]
         total = sum(f.req_per_s for f in mine)

@@ -9,10 +9,11 @@ import numpy as np
 
 from planner.comparison.evaluation import MANY_KINDS
 from planner.optimizer import Problem, Solution
-from planner.optimizer.delays import Asked, loaded_step_s, places_waits
-from planner.optimizer.network.cells import point
+from planner.optimizer.delays import DecodeDemand, loaded_step_s, places_waits
+from planner.optimizer.network.cells import point_cell
 from planner.optimizer.network.period_operation import Flow, Kinds, kinds_of
-from planner.optimizer.problem import Arc, Part
+from planner.optimizer.problem import Arc
+from planner.optimizer.problem_parts import Part
 from planner.queueing import Service, Wait, merged_scv, split_scv
 from planner.queueing.waits import gigc_waits
 from planner.results.explorer import LinkTable, PathTable, PoolTable, Tables, WaitTable
@@ -46,7 +47,7 @@ class Used(NamedTuple):
     """Of the flow's requests that are decoded there."""
 
 
-class Arrivals(NamedTuple):
+class RouteArrivals(NamedTuple):
     """Requests that come to a prefill pool by one way."""
 
     req_per_s: float
@@ -108,7 +109,7 @@ class NetworkTables:
         work, taken = np.zeros(len(self.fine)), np.zeros(len(self.fine))
         for k, factor in enumerate(self.fine):
             for flow in (f for f in turned.flows(p, float(factor)) if f.arc.pool == i):
-                seconds = turned.loads.work_s(flow.stream, flow.arc, flow.part, point(flow.threshold_tokens))
+                seconds = turned.loads.work_s(flow.stream, flow.arc, flow.part, point_cell(flow.threshold_tokens))
                 work[k] += flow.req_per_s * seconds
                 taken[k] += flow.req_per_s * self.turned.part(p, flow, float(factor))
         for d in turned.solution.operations[p].decodings:
@@ -144,7 +145,7 @@ class NetworkTables:
             ]
         )
 
-    def _ways(self, p: int, factor: float) -> list[Used]:
+    def _routes(self, p: int, factor: float) -> list[Used]:
         return [
             Used(flow, pool, share)
             for flow in self.turned.flows(p, factor)
@@ -153,8 +154,8 @@ class NetworkTables:
 
     def _paths(self, p: int) -> Iterator[PathTable]:
         total = sum(self.turned.rates(p))
-        at_fine = [self._ways(p, float(f)) for f in self.fine]
-        at_nodes = [self._ways(p, float(f)) for f in self.nodes]
+        at_fine = [self._routes(p, float(f)) for f in self.fine]
+        at_nodes = [self._routes(p, float(f)) for f in self.nodes]
         for j, one in enumerate(at_fine[0]):
             share = [
                 ways[j].flow.req_per_s * one.share * self.turned.part(p, ways[j].flow, float(f)) / total
@@ -183,7 +184,7 @@ class NetworkTables:
             sent = [
                 sum(
                     flow.req_per_s
-                    * turned.loads.sent_bytes(flow.stream, flow.arc, flow.part, point(flow.threshold_tokens))
+                    * turned.loads.sent_bytes(flow.stream, flow.arc, flow.part, point_cell(flow.threshold_tokens))
                     for flow in turned.flows(p, float(factor))
                     if flow.arc.link == j
                 )
@@ -197,18 +198,18 @@ class NetworkTables:
                 usd_per_gb=link.usd_per_gb,
             )
 
-    def _busiest(self, i: int, factor: float) -> list[Arrivals]:
+    def _busiest(self, i: int, factor: float) -> list[RouteArrivals]:
         """Arrivals at a prefill pool at a factor, in the period that gives it most to do."""
         return max((list(self._arrivals(p, i, factor)) for p in self.periods), key=_work)
 
-    def _arrivals(self, p: int, i: int, factor: float) -> Iterator[Arrivals]:
+    def _arrivals(self, p: int, i: int, factor: float) -> Iterator[RouteArrivals]:
         for flow in self.turned.flows(p, factor):
             kinds = self.kinds(flow) if flow.arc.pool == i else None
             if kinds is not None:
                 spec = self.problem.classes[self.problem.streams[flow.stream].request_class]
                 rate = flow.req_per_s * kinds.fraction
                 whole = self.turned.solution.operations[p].rate_of(flow.stream)
-                yield Arrivals(rate, split_scv(spec.arrival_scv, min(rate / whole, 1.0)), kinds)
+                yield RouteArrivals(rate, split_scv(spec.arrival_scv, min(rate / whole, 1.0)), kinds)
 
     def _prefill(self, i: int) -> Waits:
         """Waits of a prefill pool; where it has nothing to do at a node, those of the nearest after it, or before."""
@@ -220,7 +221,7 @@ class NetworkTables:
         sizes = sizes_near(planned) if planned else _sizes_for([_work(some) for some in known])
         return wait_table(sizes, [self._prefill_waits(i, some or known[0], sizes) for some in found]), ()
 
-    def _prefill_waits(self, i: int, users: Sequence[Arrivals], sizes: Sequence[int]) -> list[list[Wait]]:
+    def _prefill_waits(self, i: int, users: Sequence[RouteArrivals], sizes: Sequence[int]) -> list[list[Wait]]:
         """By instances and use: one queue of what its flows are split off their streams and merged again."""
         rates = [one.req_per_s for one in users]
         weights = np.concatenate([one.kinds.weights * (one.req_per_s / sum(rates)) for one in users])
@@ -244,17 +245,20 @@ class NetworkTables:
             steps.append(row(np.array([loaded_step_s(batches, float(r), tokens, n) for r in rates])))
         return wait_table(sizes, [waits]), tuple(steps)
 
-    def _asked(self, p: int, i: int) -> list[Asked]:
+    def _asked(self, p: int, i: int) -> list[DecodeDemand]:
         one = self.turned.solution.operations[p]
         mine = [d for d in one.decodings if d.pool == i and d.req_per_s > 0]
         specs = [self.problem.classes[self.problem.streams[d.stream].request_class] for d in mine]
-        return [Asked.of(c, d.req_per_s, d.req_per_s / one.rate_of(d.stream)) for c, d in zip(specs, mine, strict=True)]
+        return [
+            DecodeDemand.of(c, d.req_per_s, d.req_per_s / one.rate_of(d.stream))
+            for c, d in zip(specs, mine, strict=True)
+        ]
 
     def _n(self, i: int) -> int:
         return self.turned.solution.operations[0].n_instances[i]
 
 
-def _work(users: Sequence[Arrivals]) -> float:
+def _work(users: Sequence[RouteArrivals]) -> float:
     """Busy instances of a pool [count]."""
     return sum(one.req_per_s * float(one.kinds.service_s @ one.kinds.weights) for one in users)
 

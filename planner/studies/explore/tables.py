@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.comparison.evaluation import MANY_KINDS
 from planner.optimizer import Problem, Solution
-from planner.optimizer.delays import Asked, loaded_step_s, places_waits
+from planner.optimizer.delays import DecodeDemand, loaded_step_s, places_waits
 from planner.optimizer.network.period_operation import (
     Flow,
     Kinds,
@@ -98,7 +98,7 @@ def can_turn(problem: Problem) -> bool:
     return problem.has_one_route and len(problem.periods) == 1
 
 
-def thresholds(turned: Turned) -> tuple[Array, Array]:
+def threshold_grid(turned: Turned) -> tuple[Array, Array]:
     """Fine thresholds and the nodes among them, ascending, the plan's in both [tokens]."""
     planned = turned.planned_tokens
     if not turned.is_split:
@@ -115,13 +115,13 @@ def _between(grid: Array, mix: RequestMix, route: Route) -> Array:
     """Thresholds that leave requests on both sides, and that the pools hold."""
     long = np.array([float(mix.long_fraction(t)) for t in grid])
     inside = grid[(long >= LEAST_PART) & (long <= 1 - LEAST_PART)]
-    return np.asarray(np.unique(np.round(route.held(inside))), dtype=np.float64)
+    return np.asarray(np.unique(np.round(route.thresholds_that_fit(inside))), dtype=np.float64)
 
 
 def tables_of(problem: Problem, solution: Solution) -> Tables:
     """The tables of a plan that `can_turn`; without exact nodes."""
     turned = Turned(problem, solution)
-    fine, nodes = thresholds(turned)
+    fine, nodes = threshold_grid(turned)
     spec = problem.classes[0]
     at = [turned.at(float(t), 1.0).operations[0] for t in fine]
     pools = _pools(turned, at, fine, nodes)
@@ -282,7 +282,7 @@ def _decode(turned: Turned, i: int) -> dict[str, Any]:
     each_s, waits, steps = point.seconds_per_request(tokens), [], []
     for n in sizes:
         scales = np.array(USE) * n / each_s
-        found = places_waits(point, [Asked.of(spec, 1.0)], n, scales)
+        found = places_waits(point, [DecodeDemand.of(spec, 1.0)], n, scales)
         waits.append([wait for wait in found if wait is not None])
         steps.append(row(np.array([loaded_step_s(point, float(r), tokens, n) for r in scales])))
     return {"waits": wait_table(sizes, [waits]), "step_s": tuple(steps)}

@@ -1,11 +1,16 @@
 """Measured serving points against predictions, and stacks fitted to them."""
 
 from planner.studies.fidelity.calibrate import PointsOf, calibrated_stack
+from planner.studies.fidelity.calibration_request import (
+    shipped_conventions,
+    shipped_factors,
+    shipped_settings,
+    wanted_framework,
+)
 from planner.studies.fidelity.catalogue_points import catalogue_points
 from planner.studies.fidelity.fidelity import fidelity
 from planner.studies.fidelity.own_points import with_fitted_stacks
 from planner.studies.fidelity.survey import survey
-from planner.studies.fidelity.wanted import shipped_conventions, shipped_factors, shipped_settings, wanted_framework
 
 __all__ = [
     "PointsOf",

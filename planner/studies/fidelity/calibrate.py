@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import NAME_CHARACTERS, InputError, Problem, printable
+from planner.errors import NAME_CHARACTERS, InputError, InputProblem, printable
 from planner.profiles.points import ServingPoint, weights
 from planner.profiles.stack import (
     Bands,
@@ -26,13 +26,21 @@ from planner.profiles.stack import (
 from planner.reading import TABLE_BYTES, read_bytes
 from planner.roofline import Factors, RunAs
 from planner.roofline.factors import PRIOR, PRIORS
-from planner.studies.fidelity.cases import Case, cases_of
-from planner.studies.fidelity.doubts import doubts
+from planner.studies.fidelity.calibration_request import Conventions
+from planner.studies.fidelity.cases import PointCase, cases_of
+from planner.studies.fidelity.doubts import point_doubts
 from planner.studies.fidelity.drafting import drafting_series
-from planner.studies.fidelity.fit import EVERY, OF_A_FRAMEWORK, Fit, Measured, as_run, fit_factors, fit_in_rounds
+from planner.studies.fidelity.fit import (
+    EVERY,
+    OF_A_FRAMEWORK,
+    Fit,
+    MeasuredTimes,
+    fit_factors,
+    fit_in_rounds,
+    times_as_run,
+)
 from planner.studies.fidelity.loads import loads_of
 from planner.studies.fidelity.scores import band, relative_errors, summary
-from planner.studies.fidelity.wanted import Conventions
 
 FloatArray = NDArray[np.float64]
 FEWEST_POINTS = 1
@@ -142,35 +150,37 @@ def calibrated_stack(
     )
 
 
-def _points_of(framework: str, files: Sequence[PointsOf], how: RunAs) -> tuple[Measured, tuple[Case, ...]]:
+def _points_of(framework: str, files: Sequence[PointsOf], how: RunAs) -> tuple[MeasuredTimes, tuple[PointCase, ...]]:
     points = [point for file in files for point in file.points if point.framework.casefold() == framework]
     cases, _ = cases_of(point for point in points if not point.is_batch)
     if len(cases) < FEWEST_POINTS:
         message = f"{len(cases)} points of {framework} can be predicted, of {len(points)} given"
-        raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}; planner fidelity says why not"))
+        raise InputError(
+            InputProblem("points", "", message, f"at least {FEWEST_POINTS}; planner fidelity says why not")
+        )
     return measured_points(cases, how), tuple(cases)
 
 
 def _sound(
-    measured: Measured, cases: tuple[Case, ...], expected: Factors, how: RunAs
-) -> tuple[Measured, tuple[Case, ...]]:
+    measured: MeasuredTimes, cases: tuple[PointCase, ...], expected: Factors, how: RunAs
+) -> tuple[MeasuredTimes, tuple[PointCase, ...]]:
     """Points without those that are doubtful, or draft tokens and do not say so, at the factors that are expected; all
     of them where none is left."""
-    ttft_s, tpot_s = as_run(measured, expected, how).latencies(expected)
+    ttft_s, tpot_s = times_as_run(measured, expected, how).latencies(expected)
     drafting = {k for series in drafting_series(cases, tpot_s.tolist()) for k in series}
-    whose = enumerate(zip(cases, doubts(cases, ttft_s), strict=True))
+    whose = enumerate(zip(cases, point_doubts(cases, ttft_s), strict=True))
     sound = tuple(case for k, (case, doubt) in whose if doubt is None and k not in drafting)
     return (measured_points(sound, how), sound) if 0 < len(sound) < len(cases) else (measured, cases)
 
 
-def measured_points(cases: Sequence[Case], how: RunAs) -> Measured:
+def measured_points(cases: Sequence[PointCase], how: RunAs) -> MeasuredTimes:
     """Points that can be predicted, as a fit takes them; copies count once.
 
     Args:
         cases: the points.
         how: how they were run.
     """
-    return Measured(
+    return MeasuredTimes(
         loads=loads_of(cases, how),
         ttft_s=np.array([_or_nan(case.point.ttft_s) for case in cases]),
         tpot_s=np.array([_or_nan(case.point.tpot_s) for case in cases]),
@@ -182,7 +192,7 @@ def _or_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def errors_of(measured: Measured, factors: Factors, of: NDArray[np.bool_]) -> HeldOut:
+def errors_of(measured: MeasuredTimes, factors: Factors, of: NDArray[np.bool_]) -> HeldOut:
     """Relative errors of some points by some factors."""
     ttft, tpot = measured.latencies(factors)
     return HeldOut(
@@ -192,7 +202,7 @@ def errors_of(measured: Measured, factors: Factors, of: NDArray[np.bool_]) -> He
 
 
 def held_out(
-    measured: Measured,
+    measured: MeasuredTimes,
     start: Factors,
     names: tuple[str, ...],
     labels: Sequence[str],
@@ -221,7 +231,7 @@ def _bands(errors: HeldOut | None) -> Bands:
     return Bands(prefill=band(errors.ttft), decode=band(errors.tpot))
 
 
-def _groups(measured: Measured, fit: Fit, kept: Sequence[Case]) -> tuple[GroupError, ...]:
+def _groups(measured: MeasuredTimes, fit: Fit, kept: Sequence[PointCase]) -> tuple[GroupError, ...]:
     keys = [(case.model.name, case.hardware.name) for case in kept]
     found = []
     for model, hardware in sorted(set(keys)):
@@ -273,7 +283,7 @@ def _usual(versions: Sequence[str]) -> str | None:
     return max(sorted(counts), key=lambda version: counts[version], default="") or None
 
 
-def _files(files: Sequence[PointsOf], kept: Sequence[Case]) -> tuple[PointsFile, ...]:
+def _files(files: Sequence[PointsOf], kept: Sequence[PointCase]) -> tuple[PointsFile, ...]:
     used = {id(case.point) for case in kept}
     return tuple(
         PointsFile(
@@ -300,7 +310,7 @@ def _digest(file: PointsOf) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def _ranges(measured: Measured, kept: Sequence[Case]) -> dict[str, tuple[int, int]]:
+def _ranges(measured: MeasuredTimes, kept: Sequence[PointCase]) -> dict[str, tuple[int, int]]:
     prompts = [case.point.input_tokens for case in kept]
     contexts = [case.point.input_tokens + case.point.output_tokens / 2 for case in kept]
     sizes = [case.decode_layout.n_accelerators for case in kept]

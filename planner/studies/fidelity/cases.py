@@ -1,5 +1,6 @@
 """Measured points as questions to the roofline: the model, the instance and the load each one means, or why not."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,8 +17,7 @@ from planner.profiles import (
 )
 from planner.profiles.folders import own_dirs
 from planner.profiles.points import ServingPoint
-from planner.roofline import Chip, Factors, Layout, ServedModel, memory_fit
-from planner.studies.fidelity.copies import FORMATS, family_name, format_in
+from planner.roofline import Chip, Factors, InstanceModel, Layout, memory_fit
 from planner.units import GB
 
 MOST_REPORTED = 1.074
@@ -36,7 +36,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Case:
+class PointCase:
     """A point that can be predicted; sizes are those of one replica."""
 
     point: ServingPoint
@@ -59,14 +59,14 @@ class Case:
         return self.point.framework_version or ""
 
 
-def cases_of(points: Iterable[ServingPoint]) -> tuple[list[Case], list[Refusal]]:
+def cases_of(points: Iterable[ServingPoint]) -> tuple[list[PointCase], list[Refusal]]:
     """Points that can be predicted, and those that cannot with the reason; both in the order of the points.
 
     Raises:
         InputError: PLANNER_PROFILES names what is no folder.
     """
     own_dirs()  # what is wrong with it is no reason to refuse single points
-    cases: list[Case] = []
+    cases: list[PointCase] = []
     refused: list[Refusal] = []
     for point in points:
         try:
@@ -82,7 +82,7 @@ class UnfitPointError(Exception):
     """A point whose row lacks what a prediction needs."""
 
 
-def case_of(point: ServingPoint) -> Case:
+def case_of(point: ServingPoint) -> PointCase:
     """The case that a point means.
 
     Raises:
@@ -104,7 +104,7 @@ def case_of(point: ServingPoint) -> Case:
     if drafts is not None and layout.pp_size > 1:
         raise UnfitPointError(f"drafts tokens with {layout.pp_size} pipeline stages, which is not modelled")
     n = point.n_accelerators // layout.n_accelerators
-    return _with_room(Case(point, model, hardware, precision, layout, layout, n, n, False, note, drafts))
+    return _with_room(PointCase(point, model, hardware, precision, layout, layout, n, n, False, note, drafts))
 
 
 def _speculation(point: ServingPoint, model: ModelProfile) -> Speculation | None:
@@ -127,7 +127,7 @@ def _check_size(point: ServingPoint) -> None:
         raise UnfitPointError(f"has {in_flight:,.0f} tokens to generate in flight, and a run at most {allowed}")
 
 
-def _with_room(case: Case) -> Case:
+def _with_room(case: PointCase) -> PointCase:
     """The case, if the weights fit at all: with all the memory that a device may report and nothing beside them."""
     room_bytes = case.hardware.memory_bytes
     if room_bytes and case.hardware.figures.reported_memory_mib is None:
@@ -141,14 +141,14 @@ def _with_room(case: Case) -> Case:
     return case
 
 
-def _check_rate(case: Case) -> None:
+def _check_rate(case: PointCase) -> None:
     """An open loop beyond what its instances serve has no steady state, and its waits grow as long as it runs."""
     rate, point = case.point.request_rate_req_per_s, case.point
     if rate is None:
         return
     factors, drafts = Factors(request_overhead_s=0.0), case.speculation
     prefill, decode = (
-        ServedModel(case.model, Chip(case.hardware), layout, factors, case.precision, speculation=drafts)
+        InstanceModel(case.model, Chip(case.hardware), layout, factors, case.precision, speculation=drafts)
         for layout in (case.prefill_layout, case.decode_layout)
     )
     context = point.input_tokens + point.output_tokens / 2
@@ -164,30 +164,32 @@ def _check_rate(case: Case) -> None:
 
 def _check_cache_format(point: ServingPoint) -> None:
     named = (point.kv_precision or "auto").casefold()
-    if named != "auto" and cache_format(named) is None:
+    if named != "auto" and kv_format_named(named) is None:
         raise UnfitPointError(
             f"kv_precision {point.kv_precision!r} is unknown (known: bf16, fp8 and their kinds, auto)"
         )
 
 
-def cache_format(named: str | None) -> str | None:
+def kv_format_named(named: str | None) -> str | None:
     """The cache's number format by any of its names; None where the name says nothing.
 
-    >>> cache_format("fp8_e4m3"), cache_format("auto")
+    >>> kv_format_named("fp8_e4m3"), kv_format_named("auto")
     ('fp8', None)
     """
     plain = (named or "").casefold()
     return "fp8" if plain.startswith("fp8") else "bf16" if plain in ("bf16", "bfloat16", "fp16", "float16") else None
 
 
-def _disaggregated(point: ServingPoint, model: ModelProfile, hardware: HardwareProfile, precision: str | None) -> Case:
+def _disaggregated(
+    point: ServingPoint, model: ModelProfile, hardware: HardwareProfile, precision: str | None
+) -> PointCase:
     sizes = (point.prefill_num_workers, point.prefill_tp_size, point.decode_num_workers, point.decode_tp_size)
     names = ("prefill_num_workers", "prefill_tp_size", "decode_num_workers", "decode_tp_size")
     if lacking := [name for name, size in zip(names, sizes, strict=True) if size is None]:
         raise UnfitPointError(f"is disagg without {', '.join(lacking)}")
     n_prefill, _, n_decode, _ = (size or 1 for size in sizes)
     prefill, decode = _worker_layout(point, "prefill"), _worker_layout(point, "decode")
-    return Case(point, model, hardware, precision, prefill, decode, n_prefill, n_decode, True)
+    return PointCase(point, model, hardware, precision, prefill, decode, n_prefill, n_decode, True)
 
 
 def _worker_layout(point: ServingPoint, side: str) -> Layout:
@@ -256,3 +258,39 @@ def _hardware(name: str) -> HardwareProfile:
 def frameworks(points: Sequence[ServingPoint]) -> tuple[str, ...]:
     """Frameworks among points, in lower case and sorted."""
     return tuple(sorted({point.framework.casefold() for point in points}))
+
+
+FORMATS = {
+    **dict.fromkeys(("bf16", "bfloat16", "fp16", "float16"), "bf16"),
+    **dict.fromkeys(("fp8",), "fp8"),
+    **dict.fromkeys(("fp4", "nvfp4", "mxfp4", "nvfp4a16"), "fp4"),
+    **dict.fromkeys(("int8", "w8a8", "w8a16"), "int8"),
+    **dict.fromkeys(("int4", "w4a16", "w4a8"), "int4"),
+}
+"""Number formats of weights by the names that points files and publishers give them."""
+METHODS = {"awq": "int4", "gptq": "int4", "quantized": None}
+"""What methods that state no bits of their own are usually used for; None: anything."""
+_WORD = "|".join(sorted((*FORMATS, *METHODS), key=len, reverse=True))
+_COPY = re.compile(rf"(?:[-_.](?:{_WORD})(?:[-_.]?(?:dynamic|block|kv|v\d+))*)+$", re.IGNORECASE)
+
+
+def family_name(name: str) -> str:
+    """A model's name without its publisher and the number format of a copy, in small letters.
+
+    >>> family_name("nvidia/DeepSeek-R1-0528-NVFP4-v2"), family_name("RedHatAI/Qwen3-32B-quantized.w8a8")
+    ('deepseek-r1-0528', 'qwen3-32b')
+    """
+    return _COPY.sub("", name).rpartition("/")[2].casefold()
+
+
+def format_in(name: str) -> str | None:
+    """Number format of the weights that a copy's name states; None where it states none.
+
+    >>> [format_in(f"Qwen/Qwen3-32B{end}") for end in ("", "-FP8", "-fp8-dynamic", "-AWQ", "-GPTQ-Int8", "-w8a8")]
+    [None, 'fp8', 'fp8', 'int4', 'int8', 'int8']
+    """
+    found = _COPY.search(name)
+    words = re.findall(_WORD, found[0].casefold()) if found else []
+    stated = [FORMATS[word] for word in words if word in FORMATS]
+    # Of "FP8-W8A8" the first says what the second leaves open, of "GPTQ-Int8" the bits more than the method.
+    return next(iter(stated), None) or next((METHODS[word] for word in words if METHODS.get(word)), None)

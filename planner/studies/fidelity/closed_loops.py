@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from planner.executor.engine import EngineLoad, EngineRun, engine_run
 from planner.executor.passes import EngineRules
 from planner.profiles.stack import HarnessSettings
-from planner.roofline import Reach, ServedModel, Stack, linear_memory, pass_times, settings_on
+from planner.roofline import InstanceModel, Reach, Stack, linear_memory, pass_times, settings_on
 from planner.roofline.engine_memory import MOST_RUNNING
 from planner.roofline.stack import shared_tokens
-from planner.studies.fidelity.cases import Case
-from planner.studies.fidelity.loads import asked, served_model
+from planner.studies.fidelity.cases import PointCase
+from planner.studies.fidelity.loads import case_model, pass_key
 
 PROMPTS_PER_SLOT = 10
 """Requests of a run over those in flight, as InferenceX and AIConfigurator's runs have: the first arrive together."""
@@ -25,8 +25,8 @@ SEED = 0
 class Loop:
     """One case as an engine meets it."""
 
-    case: Case
-    served: ServedModel
+    case: PointCase
+    served: InstanceModel
     rules: EngineRules
     load: EngineLoad
 
@@ -43,14 +43,14 @@ class Loop:
         )
 
 
-def is_run(case: Case) -> bool:
+def is_run(case: PointCase) -> bool:
     """True if a case is a closed loop of prompts and answers on one kind of instance, which is run; else it has means
     in closed form, as has one with drafted tokens: the engine's passes make one token of each sequence."""
     point = case.point
     return point.is_closed_loop and not case.is_disaggregated and point.output_tokens > 1 and case.speculation is None
 
 
-def run_times(cases: Sequence[Case], stack: Stack) -> tuple[NDArray[np.float64], ...]:
+def run_times(cases: Sequence[PointCase], stack: Stack) -> tuple[NDArray[np.float64], ...]:
     """TTFT, TPOT and throughput of closed loops under one stack.
 
     Args:
@@ -64,11 +64,11 @@ def run_times(cases: Sequence[Case], stack: Stack) -> tuple[NDArray[np.float64],
     groups: dict[tuple[object, ...], dict[tuple[object, ...], Loop]] = {}
     for case in cases:
         key = (case.model.name, case.hardware.name, case.precision, case.point.kv_precision, case.decode_layout)
-        groups.setdefault(key, {}).setdefault(asked(case), loop_of(case, stack))
+        groups.setdefault(key, {}).setdefault(pass_key(case), loop_of(case, stack))
     for loops in groups.values():
         times = pass_times(next(iter(loops.values())).served, _joint([loop.reach for loop in loops.values()]))
         found |= {key: _reported(loop, engine_run(loop.rules, times, loop.load)) for key, loop in loops.items()}
-    return tuple(map(np.array, zip(*(found[asked(case)] for case in cases), strict=True)))
+    return tuple(map(np.array, zip(*(found[pass_key(case)] for case in cases), strict=True)))
 
 
 def _reported(loop: Loop, run: EngineRun) -> tuple[float, float, float]:
@@ -88,10 +88,10 @@ def _joint(reaches: Sequence[Reach]) -> Reach:
     )
 
 
-def loop_of(case: Case, stack: Stack) -> Loop:
+def loop_of(case: PointCase, stack: Stack) -> Loop:
     """A closed loop on one of the instances that share it."""
     harness = stack.run_as.harness(case.point.source)
-    served = replace(served_model(case, stack.run_as, "decode", stack.derated), factors=stack.factors)
+    served = replace(case_model(case, stack.run_as, "decode", stack.derated), factors=stack.factors)
     concurrency = max(round((case.point.concurrency or 1.0) / case.n_prefill_workers), 1)
     prompts, outputs = _lengths(case, harness, concurrency)
     factors = stack.factors
@@ -110,7 +110,7 @@ def _scattered(n: int) -> NDArray[np.float64]:
     return np.random.default_rng(SEED).permutation(quantiles / quantiles.mean())
 
 
-def _lengths(case: Case, harness: HarnessSettings | None, concurrency: int) -> tuple[NDArray[np.int_], ...]:
+def _lengths(case: PointCase, harness: HarnessSettings | None, concurrency: int) -> tuple[NDArray[np.int_], ...]:
     """Prompts and answers of a run: uniform from a fraction of the nominal length up to it."""
     stated = (case.point.length_ratio, harness.shortest_fraction if harness else None, SHORTEST_FRACTION)
     shortest = next(value for value in stated if value is not None)
@@ -124,7 +124,7 @@ def _lengths(case: Case, harness: HarnessSettings | None, concurrency: int) -> t
 
 
 def engine_rules(
-    case: Case, stack: Stack, served: ServedModel, load: EngineLoad, harness: HarnessSettings | None
+    case: PointCase, stack: Stack, served: InstanceModel, load: EngineLoad, harness: HarnessSettings | None
 ) -> EngineRules:
     """Rules by which an engine of the stack runs a case."""
     settings, layout = stack.settings, case.decode_layout
@@ -147,7 +147,7 @@ def engine_rules(
     )
 
 
-def _tokens_per_pass(case: Case, harness: HarnessSettings | None) -> int | None:
+def _tokens_per_pass(case: PointCase, harness: HarnessSettings | None) -> int | None:
     """Tokens of a pass, as a benchmark tells the engine; None: it tells nothing."""
     if harness is None:
         return None
@@ -182,7 +182,7 @@ def passes_until_each(n_replicas: int, concurrency: int, output_tokens: float) -
     return visits * output_tokens / concurrency
 
 
-def memory(served: ServedModel, load: EngineLoad) -> tuple[float, float]:
+def memory(served: InstanceModel, load: EngineLoad) -> tuple[float, float]:
     """Room of a replica, and what a sequence takes of it whatever its length.
 
     One request at least fits, as it was measured; see `linear_memory`.

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.errors import NAME_CHARACTERS, printable
-from planner.roofline import Chip, ServedModel
+from planner.roofline import Chip, InstanceModel
 from planner.roofline.factors import DATASHEET
-from planner.studies.fidelity.cases import Case
+from planner.studies.fidelity.cases import PointCase
 
 PEAK_FRACTION = 0.8
 """Of a peak that the products of whole passes reach at most: large single ones reach 0.75 to 0.85."""
@@ -17,7 +17,7 @@ UNEXPLAINED = 4.0
 that still compiles."""
 
 
-def doubts(cases: Sequence[Case], predicted_ttft_s: ArrayLike) -> list[str | None]:
+def point_doubts(cases: Sequence[PointCase], predicted_ttft_s: ArrayLike) -> list[str | None]:
     """Doubt about each point, in words; None: nothing that shows.
 
     Args:
@@ -38,15 +38,15 @@ def doubts(cases: Sequence[Case], predicted_ttft_s: ArrayLike) -> list[str | Non
     return found
 
 
-def _products_s(case: Case) -> tuple[float, float]:
+def _products_s(case: PointCase) -> tuple[float, float]:
     """Time of a prompt's products at the peak of its instance: alone, and of one on each replica a part [s]."""
-    bare = ServedModel(case.model, Chip(case.hardware, False), case.prefill_layout, DATASHEET, case.precision)
+    bare = InstanceModel(case.model, Chip(case.hardware, False), case.prefill_layout, DATASHEET, case.precision)
     tokens, n = [case.point.input_tokens], bare.n_places
     alone, together = (float(bare.prefill_time(tokens, n_prompts=k).compute_s[0]) for k in (1, n))
     return alone, together / n
 
 
-def _doubt(case: Case, alone_s: float, share_s: float, predicted_s: float) -> str | None:
+def _doubt(case: PointCase, alone_s: float, share_s: float, predicted_s: float) -> str | None:
     ttft, tpot = case.point.ttft_s, case.point.tpot_s
     if case.point.doubt:
         return f"its row says: {printable(case.point.doubt, NAME_CHARACTERS)}"

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from planner.errors import shown
 from planner.notes import Note, note
 from planner.profiles import Speculation
-from planner.studies.fidelity.cases import Case
+from planner.studies.fidelity.cases import PointCase
 
 FASTER = 1.35
 """Median speed over that of steps without drafts from which a series drafts: twice the 18 % that the TPOT of models
@@ -23,8 +23,10 @@ MOST_ACCEPTED = 0.9
 
 
 def with_drafts(
-    cases: Sequence[Case], tpot_s: Sequence[float], predicted_s: Callable[[Sequence[Case]], NDArray[np.float64]]
-) -> tuple[list[Case], list[Note]]:
+    cases: Sequence[PointCase],
+    tpot_s: Sequence[float],
+    predicted_s: Callable[[Sequence[PointCase]], NDArray[np.float64]],
+) -> tuple[list[PointCase], list[Note]]:
     """Cases, those of series that draft with the drafts that explain their median time per token, and which these are.
 
     Args:
@@ -37,7 +39,9 @@ def with_drafts(
         own = [cases[k] for k in members]
         measured_s = np.array([case.point.tpot_s for case in own], float)
 
-        def excess(acceptance: float, own: Sequence[Case] = own, measured_s: NDArray[np.float64] = measured_s) -> float:
+        def excess(
+            acceptance: float, own: Sequence[PointCase] = own, measured_s: NDArray[np.float64] = measured_s
+        ) -> float:
             return float(np.nanmedian(predicted_s([_drafts(case, acceptance) for case in own]) / measured_s)) - 1.0
 
         if excess(0.0) > 0 >= excess(MOST_ACCEPTED):  # faster yet: not drafts, but a layout that the rows misstate
@@ -52,7 +56,7 @@ def with_drafts(
     return found, notes
 
 
-def drafting_series(cases: Sequence[Case], tpot_s: Sequence[float]) -> Iterator[list[int]]:
+def drafting_series(cases: Sequence[PointCase], tpot_s: Sequence[float]) -> Iterator[list[int]]:
     """Indices of each series that says nothing of drafts and is faster than its model's steps without them.
 
     Valid:
@@ -69,11 +73,11 @@ def drafting_series(cases: Sequence[Case], tpot_s: Sequence[float]) -> Iterator[
             yield own
 
 
-def _may_draft(case: Case) -> bool:
+def _may_draft(case: PointCase) -> bool:
     is_silent = case.point.draft_tokens is None and case.point.output_tokens > 1
     has_mtp = bool(case.model.architecture.n_mtp_layers)
     return is_silent and has_mtp and not case.is_disaggregated and case.decode_layout.pp_size == 1
 
 
-def _drafts(case: Case, acceptance: float) -> Case:
+def _drafts(case: PointCase, acceptance: float) -> PointCase:
     return replace(case, speculation=Speculation.of(DRAFT_TOKENS, acceptance))

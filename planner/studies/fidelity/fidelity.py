@@ -7,15 +7,15 @@ from math import isnan
 
 import numpy as np
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.notes import Note, note
 from planner.profiles import Kind, StackProfile, namesake_note
 from planner.profiles.points import ServingPoint
 from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.roofline import Stack, best_stack, stack, stack_of_profile
-from planner.studies.fidelity.cases import Case, Refusal, cases_of
+from planner.studies.fidelity.cases import PointCase, Refusal, cases_of
 from planner.studies.fidelity.closed_loops import is_run, run_times
-from planner.studies.fidelity.doubts import doubts
+from planner.studies.fidelity.doubts import point_doubts
 from planner.studies.fidelity.drafting import with_drafts
 from planner.studies.fidelity.loads import FloatArray, loads_of
 from planner.studies.fidelity.scores import latency_error
@@ -52,7 +52,7 @@ def fidelity(
     for k, times in zip(changed, _predictions([cases[k] for k in changed], stack_of), strict=True):
         predicted[k] = times
     order = {id(point): index for index, point in enumerate(points)}
-    doubt = doubts(cases, [ttft_s for _, ttft_s, *_ in predicted])
+    doubt = point_doubts(cases, [ttft_s for _, ttft_s, *_ in predicted])
     rows = [_row(order[id(case.point)], case, *predicted[k], doubt[k]) for k, case in enumerate(cases)]
     rows += [_refused_row(order[id(refusal.point)], refusal) for refusal in refused]
     rows.sort(key=lambda row: row.index)
@@ -78,14 +78,14 @@ def fidelity(
     )
 
 
-def _stack_chooser(name: str | None, profile: StackProfile | None) -> Callable[[Case], Stack]:
+def _stack_chooser(name: str | None, profile: StackProfile | None) -> Callable[[PointCase], Stack]:
     if profile is None and name is None:
         return _stack_of
     fixed = stack_of_profile(profile) if profile is not None else stack(name or "")
     return lambda _: fixed
 
 
-def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> list[Times]:
+def _predictions(cases: Sequence[PointCase], stack_of: Callable[[PointCase], Stack]) -> list[Times]:
     """Stack and times of each case; cases of one stack are timed together."""
     stacks = [stack_of(case) for case in cases]
     by_name = {used.name: used for used in stacks}
@@ -98,7 +98,7 @@ def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> li
     return [result for result in results if result is not None]
 
 
-def case_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, ...]:
+def case_times(cases: Sequence[PointCase], stack: Stack) -> tuple[FloatArray, ...]:
     """TTFT, TPOT [s] and tokens per second and accelerator of cases: of closed loops by a run, else by formulas."""
     found = np.zeros((3, len(cases)))
     run = np.array([is_run(case) for case in cases])
@@ -109,7 +109,7 @@ def case_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, ...]:
     return tuple(found)
 
 
-def _formula_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, ...]:
+def _formula_times(cases: Sequence[PointCase], stack: Stack) -> tuple[FloatArray, ...]:
     """Means in closed form; the throughput is that of all in flight, each in what it takes, or of the stated rate."""
     loads = loads_of(cases, stack.run_as, derated=stack.derated)
     ttft, tpot = loads.latencies(stack.factors)
@@ -120,7 +120,7 @@ def _formula_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, ...
     return ttft, tpot, rate * loads.output_tokens / np.array([point.n_accelerators for point in points])
 
 
-def _stack_of(case: Case) -> Stack:
+def _stack_of(case: PointCase) -> Stack:
     """The stack that a point ran on, or the best there is for its model and accelerator."""
     try:
         return stack(case.point.framework.casefold())
@@ -129,7 +129,7 @@ def _stack_of(case: Case) -> Stack:
 
 
 def _row(
-    index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float, tokens_per_s: float, doubt: str | None
+    index: int, case: PointCase, used: Stack, ttft_s: float, tpot_s: float, tokens_per_s: float, doubt: str | None
 ) -> PredictedPoint:
     point = case.point
     return PredictedPoint(
@@ -149,7 +149,7 @@ def _row(
     )
 
 
-def _label(case: Case) -> str:
+def _label(case: PointCase) -> str:
     point = case.point
     load = f"C {point.concurrency:g}" if point.concurrency else f"{point.request_rate_req_per_s or 0:g}/s"
     precision = case.precision or case.model.precision
@@ -205,13 +205,13 @@ def _throughput_error(rows: Sequence[PredictedPoint]) -> LatencyError:
     return latency_error((row.predicted_tokens_per_s, row.tokens_per_s) for row in rows)
 
 
-def _notes(cases: Sequence[Case]) -> tuple[Note, ...]:
+def _notes(cases: Sequence[PointCase]) -> tuple[Note, ...]:
     """Notes on how rows were read, each once with the number of rows it is of."""
     counts = Counter(case.note for case in cases if case.note)
     return tuple(note("point-precision", f"{text} ({n:,} point{'s' * (n > 1)})") for text, n in sorted(counts.items()))
 
 
-def _coverage_notes(cases: Sequence[Case], stacks: Sequence[Stack]) -> Iterator[Note]:
+def _coverage_notes(cases: Sequence[PointCase], stacks: Sequence[Stack]) -> Iterator[Note]:
     """Notes with the number of points that lie outside what their stack was calibrated on."""
     outside: Counter[tuple[str, str]] = Counter()
     for case, used in zip(cases, stacks, strict=True):
@@ -224,7 +224,7 @@ def _coverage_notes(cases: Sequence[Case], stacks: Sequence[Stack]) -> Iterator[
         yield note("beyond-calibration", text)
 
 
-def _check_names(cases: Sequence[Case]) -> None:
+def _check_names(cases: Sequence[PointCase]) -> None:
     """Raises InputError where two files of one name are compared: cases are told apart by the names of profiles."""
     owners: dict[tuple[str, str], tuple[str, object]] = {}
     for case in cases:
@@ -235,7 +235,7 @@ def _check_names(cases: Sequence[Case]) -> None:
             first, other = owners.setdefault((kind, found.name), (stated, found))
             if other is not found and other != found:
                 what = f"and {first} are two {kind} profiles of the name {found.name}"
-                raise InputError(Problem(stated, "", what, "names of their own"))
+                raise InputError(InputProblem(stated, "", what, "names of their own"))
 
 
 def _profile_notes(points: Sequence[ServingPoint], stack_name: str | None) -> Iterator[Note]:

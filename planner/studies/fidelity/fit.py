@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from planner.roofline import Factors, RunAs, Stack
 from planner.roofline.factors import PRIORS, Value
 from planner.studies.fidelity.closed_loops import is_run, run_times
-from planner.studies.fidelity.loads import FloatArray, Loads
+from planner.studies.fidelity.loads import FloatArray, PassBatches
 
 OF_A_FRAMEWORK = ("kernel_latency_s", "eager_launch_s", "request_overhead_s")
 """Factors that published points of a framework move: one each for decode, prefill and requests. Any fourth changed what
@@ -51,10 +51,10 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredTimes:
     """Measurements that the fit is held against; NaN is not measured."""
 
-    loads: Loads
+    loads: PassBatches
     ttft_s: FloatArray
     tpot_s: FloatArray
     weight: FloatArray
@@ -70,8 +70,8 @@ class Measured:
 
 
 def fit_in_rounds(
-    measured: Measured, start: Factors, names: tuple[str, ...], how: RunAs, progress: Callable[[str], None]
-) -> tuple[Fit, Measured]:
+    measured: MeasuredTimes, start: Factors, names: tuple[str, ...], how: RunAs, progress: Callable[[str], None]
+) -> tuple[Fit, MeasuredTimes]:
     """Factors under which runs are closest to the points, and the points with the runs under these factors.
 
     Args:
@@ -87,12 +87,12 @@ def fit_in_rounds(
     everything, fit = np.ones(len(measured.weight), bool), Fit(start, names, {})
     for n in range(N_ROUNDS):
         progress(f"running the points, round {n + 1} of {N_ROUNDS}")
-        measured = as_run(measured, fit.factors, how)
+        measured = times_as_run(measured, fit.factors, how)
         fit = fit_factors(measured, everything, start, names)
-    return fit, as_run(measured, fit.factors, how)
+    return fit, times_as_run(measured, fit.factors, how)
 
 
-def as_run(measured: Measured, factors: Factors, how: RunAs) -> Measured:
+def times_as_run(measured: MeasuredTimes, factors: Factors, how: RunAs) -> MeasuredTimes:
     """Points with what runs at some factors have over the formulas, where they are run at all."""
     plain = replace(measured, ttft_ratio=1.0, tpot_ratio=1.0)
     ttft, tpot = plain.latencies(factors)
@@ -105,7 +105,7 @@ def as_run(measured: Measured, factors: Factors, how: RunAs) -> Measured:
     return replace(measured, ttft_ratio=ratios[0], tpot_ratio=ratios[1])
 
 
-def fit_factors(measured: Measured, used: NDArray[np.bool_], start: Factors, names: tuple[str, ...]) -> Fit:
+def fit_factors(measured: MeasuredTimes, used: NDArray[np.bool_], start: Factors, names: tuple[str, ...]) -> Fit:
     """Factors that minimise robust residuals of log TTFT and log TPOT, drawn towards those expected.
 
     Equation:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import expm1, log1p
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +12,11 @@ from planner.roofline import (
     SERVING_BENCHMARK,
     Chip,
     Factors,
+    InstanceModel,
     LoopTimes,
     RankWork,
     RunAs,
     Sequences,
-    ServedModel,
     closed_loop_latency,
     expert_traffic,
     pass_time,
@@ -26,7 +27,7 @@ from planner.roofline import (
 )
 from planner.roofline.engine_memory import MemorySettings, memory_settings
 from planner.roofline.stack import QUANTIZED
-from planner.studies.fidelity.cases import Case, cache_format
+from planner.studies.fidelity.cases import PointCase, kv_format_named
 
 FloatArray = NDArray[np.float64]
 ROUNDS = 8
@@ -34,10 +35,10 @@ MOST_BUSY = 0.9
 
 
 @dataclass(frozen=True, eq=False)
-class Loads:
+class PassBatches:
     """Cases ready to be timed; arrays have one value per case unless said otherwise."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[PointCase, ...]
     prefill: RankWork
     prefill_case: NDArray[np.intp]
     """Case of each prefill pass."""
@@ -126,7 +127,7 @@ class Loads:
         return ttft, found.tpot_s
 
 
-def loads_of(cases: Sequence[Case], how: RunAs, *, derated: bool = True) -> Loads:
+def loads_of(cases: Sequence[PointCase], how: RunAs, *, derated: bool = True) -> PassBatches:
     """Cases as flat passes.
 
     Args:
@@ -137,69 +138,32 @@ def loads_of(cases: Sequence[Case], how: RunAs, *, derated: bool = True) -> Load
     Returns:
         The loads, in the order of the cases.
     """
-    known: dict[tuple[object, ...], _Load] = {}
+    known: dict[tuple[object, ...], dict[str, Any]] = {}
     for case in cases:  # copies of a point, of which files of measurements have many, are one load
-        if asked(case) not in known:
-            known[asked(case)] = _load(case, how, derated)
-    parts = [known[asked(case)] for case in cases]
-    column = {name: np.array([getattr(part, name) for part in parts], float) for name in _Load.NUMBERS}
-    return Loads(
-        cases=tuple(cases),
-        prefill=RankWork.joined(part.prefill for part in parts),
-        prefill_case=np.repeat(np.arange(len(parts)), [part.prefill.n_passes for part in parts]),
-        prefill_times=np.concatenate([part.prefill_times for part in parts]),
-        decode=RankWork.joined(part.decode for part in parts),
-        mixed=RankWork.joined(part.mixed for part in parts),
-        full=RankWork.joined(part.full for part in parts),
-        chunk=RankWork.joined(part.chunk for part in parts),
-        is_disaggregated=np.array([case.is_disaggregated for case in cases]),
-        is_closed=np.array([case.point.is_closed_loop for case in cases]),
-        **column,
-    )
+        if pass_key(case) not in known:
+            known[pass_key(case)] = _load(case, how, derated)
+    parts = [known[pass_key(case)] for case in cases]
+    prefill_case = np.repeat(np.arange(len(parts)), [part["prefill"].n_passes for part in parts])
+    columns = {name: _in_a_row([part[name] for part in parts]) for name in parts[0]}
+    return PassBatches(cases=tuple(cases), prefill_case=prefill_case, **columns)
 
 
-def asked(case: Case) -> tuple[object, ...]:
+def _in_a_row(values: list[Any]) -> Any:
+    """What is one value, one array or the passes of each case as one array or one record of passes."""
+    return RankWork.joined(values) if isinstance(values[0], RankWork) else np.hstack(values)
+
+
+def pass_key(case: PointCase) -> tuple[object, ...]:
     """A case without what was measured and where it stands: equal for cases that ask for the same."""
     point = replace(case.point, file="", line=0, ttft_s=None, tpot_s=None, measured_date=None, weight=1.0)
     point = replace(point, output_tokens_per_s_per_gpu=None)
     return point, case.point.is_batch, case.model.name, case.hardware.name, case.precision
 
 
-@dataclass(frozen=True, eq=False)
-class _Load:
-    """One case; see `Loads`."""
-
-    NUMBERS = (
-        *("n_chunks", "batch", "batch_per_replica", "concurrency", "in_batch", "output_tokens", "transfer_s"),
-        *("n_prefill_workers", "n_together", "n_replicas", "prompt_tokens", "n_prefill_replicas", "harness_s"),
-        *("tokens_per_step", "overlap"),
-    )
-    prefill: RankWork
-    prefill_times: FloatArray
-    decode: RankWork
-    mixed: RankWork
-    full: RankWork
-    chunk: RankWork
-    n_chunks: float
-    n_together: float
-    n_replicas: float
-    n_prefill_replicas: float
-    batch: float
-    batch_per_replica: float
-    concurrency: float
-    in_batch: float
-    prompt_tokens: float
-    output_tokens: float
-    transfer_s: float
-    harness_s: float
-    n_prefill_workers: float
-    tokens_per_step: float
-    overlap: float
-
-
-def _load(case: Case, how: RunAs, derated: bool) -> _Load:
+def _load(case: PointCase, how: RunAs, derated: bool) -> dict[str, Any]:
+    """Fields of `PassBatches` of one case, by name."""
     settings = how.settings
-    served, decoder = (served_model(case, how, role, derated) for role in ("prefill", "decode"))
+    served, decoder = (case_model(case, how, role, derated) for role in ("prefill", "decode"))
     is_exact = case.point.lengths_are_means or case.point.output_tokens <= 1
     mean = 1.0 if is_exact else SERVING_BENCHMARK.mean_fraction
     prompt, output = mean * case.point.input_tokens, max(mean * case.point.output_tokens, 1.0)
@@ -220,14 +184,14 @@ def _load(case: Case, how: RunAs, derated: bool) -> _Load:
         Sequences.prefill([prompt / n_chunks], [prompt / 2 * (1 - 1 / n_chunks)], n) for n in (together, dp, places)
     )
     part = max(batch / pp, min(batch, 1.0))
-    return _Load(
+    return dict(
         prefill=served.prefill_work(passes.sequences),
         prefill_times=passes.times * slowest + passes.is_first * (1 - slowest),
         decode=decoder.decode_work([part], [context]),
         mixed=decoder.decode_work([part], [context], few),
         full=decoder.decode_work([part], [context], full),
         chunk=served.prefill_work(alone),
-        n_chunks=float(n_chunks),
+        n_chunks=n_chunks,
         n_together=together,
         n_replicas=float(dp),
         n_prefill_replicas=float(places),
@@ -242,6 +206,8 @@ def _load(case: Case, how: RunAs, derated: bool) -> _Load:
         n_prefill_workers=float(case.n_prefill_workers if case.is_disaggregated else 1),
         tokens_per_step=decoder.tokens_per_step,
         overlap=decoder.traffic.overlap_efficiency,
+        is_disaggregated=case.is_disaggregated,
+        is_closed=case.point.is_closed_loop,
     )
 
 
@@ -267,7 +233,7 @@ def replicas_together(batch: float, passes_per_token: float, n_replicas: int) ->
     return n_replicas * use / -expm1(n_replicas * log1p(-use)) if use < 1 else float(n_replicas)
 
 
-def served_model(case: Case, how: RunAs, role: str, derated: bool) -> ServedModel:
+def case_model(case: PointCase, how: RunAs, role: str, derated: bool) -> InstanceModel:
     """The instance of a case that prefills or decodes, under a stack's settings and no factors of its.
 
     It was measured, and so had room for a request at least: where the stack's part of the memory leaves none, it was
@@ -279,8 +245,8 @@ def served_model(case: Case, how: RunAs, role: str, derated: bool) -> ServedMode
         settings = settings.model_copy(update={"most_running": case.point.max_num_seqs})
     weights = precision or case.model.precision
     usual = "fp8" if settings.quantized_kv and weights in QUANTIZED else "bf16"
-    kv = cache_format(case.point.kv_precision) or usual
-    found = ServedModel(
+    kv = kv_format_named(case.point.kv_precision) or usual
+    found = InstanceModel(
         case.model,
         Chip(case.hardware, derated),
         layout,
@@ -297,7 +263,7 @@ def served_model(case: Case, how: RunAs, role: str, derated: bool) -> ServedMode
     return found if has_room else replace(found, memory_settings=MemorySettings(fraction=1.0))
 
 
-def _in_flight(case: Case, served: ServedModel, decoder: ServedModel, prompt: float, output: float) -> float:
+def _in_flight(case: PointCase, served: InstanceModel, decoder: InstanceModel, prompt: float, output: float) -> float:
     """Requests in flight: as stated, or for a rate what Little's law makes of it, but no more than memory holds.
 
     The times are those of a stack without a fit: the number of requests is needed before any factor is known.
@@ -319,7 +285,7 @@ def _in_flight(case: Case, served: ServedModel, decoder: ServedModel, prompt: fl
     return n if most is None else min(n, most)
 
 
-def _transfer_s(case: Case, served: ServedModel, prompt: float) -> float:
+def _transfer_s(case: PointCase, served: InstanceModel, prompt: float) -> float:
     """Hand-over of the physical cache over the instance's own network, after the last layer's pass."""
     if not case.is_disaggregated:
         return 0.0

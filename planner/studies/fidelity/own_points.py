@@ -1,6 +1,6 @@
 """Stacks of a scenario that name measured points of their own: their factors, fitted before the question is posed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,26 +8,26 @@ import numpy as np
 from planner.errors import InputError
 from planner.profiles.points import read_points
 from planner.profiles.stack import ErrorSummary
+from planner.progress import Progress
 from planner.roofline import Factors, RunAs, stack
 from planner.roofline.stack import altered
 from planner.scenario import AssumedStack, Scenario
 from planner.studies.fidelity.calibrate import errors_of, held_out, in_profile, measured_points
 from planner.studies.fidelity.cases import cases_of
-from planner.studies.fidelity.fit import EVERY, as_run, fit_in_rounds
+from planner.studies.fidelity.fit import EVERY, fit_in_rounds, times_as_run
 from planner.studies.fidelity.scores import summary
 from planner.units import percent
 
-Say = Callable[[str], None]
 LEAST_MOVE = 1e-3
 """Part of a factor by which points move it, for it to be stated."""
 
 
-def with_fitted_stacks(scenario: Scenario, say: Say = lambda _: None) -> Scenario:
+def with_fitted_stacks(scenario: Scenario, progress: Progress = lambda _: None) -> Scenario:
     """The scenario with factors fitted to the points that its stacks name, in place of these.
 
     Args:
         scenario: the question; one without such a stack is returned as it is.
-        say: is told what is being fitted.
+        progress: is told what is being fitted.
 
     Raises:
         InputError: a file of points cannot be read, or none of its points can be predicted.
@@ -35,7 +35,7 @@ def with_fitted_stacks(scenario: Scenario, say: Say = lambda _: None) -> Scenari
     changes: dict[str, object] = {}
     for name, own in scenario.stacks.items():
         if own.points:
-            say(f"fitting stack {name} to its points")
+            progress(f"fitting stack {name} to its points")
             factors, text = _fitted(scenario, name, own)
             changes |= {f"stacks.{name}.factors": {**own.factors, **factors}, f"stacks.{name}.points": []}
             changes |= {f"stacks.{name}.rests_on": text}
@@ -54,7 +54,7 @@ def _fitted(scenario: Scenario, name: str, own: AssumedStack) -> tuple[dict[str,
     begun = altered(base, name, own.factors, own.settings)
     how, start = RunAs(begun.settings, base.harnesses), begun.factors
     measured, everything = measured_points(cases, how), np.ones(len(cases), bool)
-    before = errors_of(as_run(measured, start, how), start, everything)
+    before = errors_of(times_as_run(measured, start, how), start, everything)
     fit, measured = fit_in_rounds(measured, start, EVERY, how, lambda _: None)
     after = held_out(measured, start, EVERY, [str(i) for i in range(len(cases))], lambda _: None)
     after = after or errors_of(measured, fit.factors, everything)

@@ -11,8 +11,8 @@ from planner.hybrid.live import LiveRecord, LiveRun
 from planner.hybrid.timing import DecodePoint, Point, PrefillPoint, Timed
 from planner.profiles import ModelProfile
 from planner.results import LiveCheck, LiveLine, LivePass, LiveRepeat, LiveTtft
-from planner.roofline import ServedModel, kv_bytes
-from planner.studies.live.execution import Executed
+from planner.roofline import InstanceModel, kv_bytes
+from planner.studies.live.execution import LiveExecution
 from planner.studies.live.forecast import Forecast, point_seconds
 from planner.studies.live.question import LINK_BYTES_PER_S, OWN_POINTS, Drawn
 
@@ -41,7 +41,7 @@ DIGITS = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Served:
+class ServedRuns:
     """Runs that were served, and what was told of them before."""
 
     model: ModelProfile
@@ -49,11 +49,11 @@ class Served:
     drawn: Drawn
     runs: Sequence[LiveRun]
     """Of the same requests, one after another."""
-    executed: Executed | None
+    executed: LiveExecution | None
 
 
 def passes(
-    promised: Mapping[Point, float], own: Sequence[Timed], executed: Executed | None, n_rounds: int
+    promised: Mapping[Point, float], own: Sequence[Timed], executed: LiveExecution | None, n_rounds: int
 ) -> list[LivePass]:
     """Passes of the served model, round by round: of a round, the median over workers."""
     found = []
@@ -80,11 +80,11 @@ def pass_checks(found: Sequence[LivePass], own: Sequence[Timed]) -> list[LiveChe
         name = f"prefill, {item.size} tokens" if item.kind == "prefill" else f"decode step, batch {item.size}"
         low, high = np.quantile(timed.busy_s, [0.05, 0.95]).tolist()
         values = item.predicted_s, item.executed_s, timed.median_s
-        checks.append(check(name, "s", values, (low, high), _spread(item.rounds_s), TOLERANCE[item.kind]))
+        checks.append(metric_check(name, "s", values, (low, high), _spread(item.rounds_s), TOLERANCE[item.kind]))
     return checks
 
 
-def run_checks(served: Served) -> list[LiveCheck]:
+def run_checks(served: ServedRuns) -> list[LiveCheck]:
     """Checks of the served requests, all repeats together."""
     finished = [record for run in served.runs for record in run.finished]
     promised = promised_figures(served)
@@ -105,7 +105,7 @@ def run_checks(served: Served) -> list[LiveCheck]:
     intervals = {"ttft_mean_s": _interval(_ttft(finished), n), "tpot_mean_s": _interval(_tpot(finished), n)}
     executed = served.executed.metrics if served.executed else {}
     return [
-        check(
+        metric_check(
             name,
             UNITS[name],
             (promised[name], executed.get(name), value),
@@ -117,7 +117,7 @@ def run_checks(served: Served) -> list[LiveCheck]:
     ]
 
 
-def promised_figures(served: Served) -> dict[str, float]:
+def promised_figures(served: ServedRuns) -> dict[str, float]:
     """Figures told of the run before it; throughput and link over the time until the last request is served."""
     plan, drawn = served.plan, served.drawn
     in_system_s = plan.ttft_mean_s + (float(drawn.output_tokens.mean()) - 1) * plan.tpot_mean_s
@@ -151,7 +151,7 @@ def repeat(run: LiveRun) -> LiveRepeat:
     )
 
 
-def ttft_of(served: Served) -> LiveTtft:
+def ttft_of(served: ServedRuns) -> LiveTtft:
     """Times to first token of every request."""
     plan = served.plan
     return LiveTtft(
@@ -162,7 +162,7 @@ def ttft_of(served: Served) -> LiveTtft:
     )
 
 
-def lines(served: ServedModel) -> list[LiveLine]:
+def lines(served: InstanceModel) -> list[LiveLine]:
     """Lines of the roofline between the points that are timed."""
     lengths = [point.new_tokens for point in OWN_POINTS if isinstance(point, PrefillPoint)]
     steps = [point for point in OWN_POINTS if isinstance(point, DecodePoint)]
@@ -176,7 +176,7 @@ def lines(served: ServedModel) -> list[LiveLine]:
     ]
 
 
-def check(
+def metric_check(
     metric: str,
     unit: str,
     values: tuple[float, float | None, float],

@@ -60,7 +60,7 @@ class LivePlan:
 
 
 @dataclass(frozen=True, eq=False)
-class Executed:
+class LiveExecution:
     """Results of the executor's run of a live plan."""
 
     points: Mapping[Point, float]
@@ -71,7 +71,7 @@ class Executed:
     """Of every request, in order of arrival; shape (n,) [s]."""
 
 
-def execute(plan: LivePlan) -> Executed:
+def execute_live(plan: LivePlan) -> LiveExecution:
     """Run the requests of a live plan through the executor, at their own times.
 
     Args:
@@ -97,7 +97,9 @@ def execute(plan: LivePlan) -> Executed:
     n = len(plan.drawn.gaps)
     _, records = simulate(scenario, fleet, RunQuestion(n, 0, 1.0, 1), keep=True)
     assert records is not None, "records were asked for"
-    return Executed(_service_times(scenario, fleet, plan), _metrics(records.columns, plan), _ttft_s(records.columns))
+    return LiveExecution(
+        _service_times(scenario, fleet, plan), _metrics(records.columns, plan), _ttft_s(records.columns)
+    )
 
 
 def _ttft_s(columns: Mapping[str, Any]) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from planner.hybrid.live import WorkerSpec
 from planner.hybrid.timing import DecodePoint, Point
 from planner.queueing import Path, Service, Ttft, mgc_wait
-from planner.roofline import ServedModel, exposed_transfer_s, kv_bytes
+from planner.roofline import InstanceModel, exposed_transfer_s, kv_bytes
 from planner.studies.live.question import BATCH_LIMIT, Drawn
 
 FloatArray = NDArray[np.float64]
@@ -50,7 +50,7 @@ class _Pools:
     """Whether both prefill pools are on the same core."""
 
 
-def point_seconds(served: ServedModel, point: Point) -> float:
+def point_seconds(served: InstanceModel, point: Point) -> float:
     """Predicted seconds of a point [s]."""
     if isinstance(point, DecodePoint):
         return float(served.decode_time(point.batch, point.context_tokens).total_s[0])
@@ -58,7 +58,7 @@ def point_seconds(served: ServedModel, point: Point) -> float:
 
 
 def forecast(
-    served: ServedModel,
+    served: InstanceModel,
     workers: Sequence[WorkerSpec],
     drawn: Drawn,
     *,
@@ -158,7 +158,7 @@ def _ttft(
     return Ttft.of(paths)
 
 
-def _tpot_s(served: ServedModel, drawn: Drawn, offered_req_per_s: float, n_workers: int, stretch: float) -> float:
+def _tpot_s(served: InstanceModel, drawn: Drawn, offered_req_per_s: float, n_workers: int, stretch: float) -> float:
     """Step at the least batch that the offered tokens do not outgrow."""
     outputs = drawn.output_tokens.astype(float)
     context = float((drawn.input_tokens * (outputs - 1)).sum() / (outputs - 1).sum() + outputs.mean() / 2)

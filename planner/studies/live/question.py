@@ -115,7 +115,7 @@ class Drawn:
         return [LiveRequest(at, rng.integers(0, vocabulary, n), output) for at, n, output in each]
 
 
-def drawn_requests(n: int, seed: int) -> Drawn:
+def stratified_requests(n: int, seed: int) -> Drawn:
     """Lengths and gaps of n requests, stratified: of each quantity one in every n-th part of its distribution.
 
     Few requests then show the distribution that was planned for, in any order; sampling alone would move the mean TTFT

@@ -25,7 +25,7 @@ from planner.profiles.stack import (
     StackSettings,
 )
 from planner.profiles.stack_checks import RANGES
-from planner.roofline import Chip, Factors, Layout, RankWork, Sequences, ServedModel, factors_of, pass_time
+from planner.roofline import Chip, Factors, InstanceModel, Layout, RankWork, Sequences, factors_of, pass_time
 
 TITLES = {"numpy": "planner/hybrid in NumPy, one BLAS thread", "torch": "planner/hybrid in torch, one thread"}
 FREE: Mapping[str, tuple[float, float]] = {
@@ -192,7 +192,7 @@ class _Predictor:
         self.names = names
         self.base = expected_factors()
         points = [(probe.model, timed.point) for probe in probes for timed in probe.timed]
-        served = {probe.model.name: ServedModel(probe.model, Chip(hardware), Layout(), self.base) for probe in probes}
+        served = {probe.model.name: InstanceModel(probe.model, Chip(hardware), Layout(), self.base) for probe in probes}
         self.work = RankWork.joined(served[model.name].work([_sequences(point)]) for model, point in points)
         self.n_sequences = np.array([_n_sequences(point) for _, point in points], float)
 
@@ -253,7 +253,7 @@ def _calibration(
     steps = [item.point for item in timed if isinstance(item.point, DecodePoint)]
     lengths = [point.new_tokens + point.cached_tokens for point in prompts]
     contexts = [point.context_tokens for point in steps]
-    text = points_csv(probes)
+    text = probes_csv(probes)
     file = PointsFile(
         name="probes.csv", sha256=sha256(text.encode()).hexdigest(), n_points=len(timed), n_used=len(timed)
     )
@@ -292,7 +292,7 @@ def _summary(errors: NDArray[np.float64]) -> ErrorSummary:
     )
 
 
-def points_csv(probes: Sequence[Probe]) -> str:
+def probes_csv(probes: Sequence[Probe]) -> str:
     """The timed points, one per line: busy seconds are what the fit reads."""
     lines = ["model,phase,batch,new_tokens,context_tokens,median_busy_s,least_busy_s,most_busy_s,median_wall_s"]
     for probe in probes:

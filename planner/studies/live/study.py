@@ -20,22 +20,29 @@ from planner.hybrid.machine import machine_description
 from planner.hybrid.timing import Timed
 from planner.profiles import ModelProfile
 from planner.results import Live, LiveMachine
-from planner.studies.live.checks import Served, lines, pass_checks, passes, repeat, run_checks, ttft_of
-from planner.studies.live.execution import Executed, LivePlan, execute
+from planner.studies.live.checks import ServedRuns, lines, pass_checks, passes, repeat, run_checks, ttft_of
+from planner.studies.live.execution import LiveExecution, LivePlan, execute_live
 from planner.studies.live.forecast import Forecast, forecast, point_seconds
-from planner.studies.live.measuring import MACHINE, PROFILES, Measured, busy_fraction, measure, paced_stretch
+from planner.studies.live.measuring import (
+    MACHINE,
+    PROFILES,
+    MeasuredMachine,
+    busy_fraction,
+    measure_machine,
+    paced_stretch,
+)
 from planner.studies.live.question import (
     LINK_BYTES_PER_S,
     MOST_CORES,
     OWN_POINTS,
     Drawn,
     LiveQuestion,
-    drawn_requests,
     live_model,
     model_setup,
+    stratified_requests,
     worker_specs,
 )
-from planner.studies.live.stack_fit import Probe, points_csv
+from planner.studies.live.stack_fit import Probe, probes_csv
 
 LEAST_SERVED_S = 8.0
 """Served at least in every repeat, however long the measuring took."""
@@ -49,7 +56,7 @@ N_FORECAST = 2000
 """Requests whose lengths stand for their distribution."""
 ROUNDS_PER_MINUTE, LEAST_ROUNDS, MOST_ROUNDS = 2, 3, 8
 
-Executor = Callable[[LivePlan], Executed]
+Executor = Callable[[LivePlan], LiveExecution]
 """Runs the same requests through the request-level executor."""
 
 
@@ -68,7 +75,7 @@ class LiveStudy:
 class _Ready:
     """Everything known before the first request is served."""
 
-    measured: Measured
+    measured: MeasuredMachine
     own: tuple[Timed, ...]
     n_rounds: int
     stretch: float
@@ -85,15 +92,15 @@ def live(
     question: LiveQuestion,
     *,
     out: Path | None = None,
-    say: Callable[[str], None] = lambda _: None,
-    executed: Executor | None = execute,
+    progress: Callable[[str], None] = lambda _: None,
+    executed: Executor | None = execute_live,
 ) -> LiveStudy:
     """Measure, predict, serve, execute, compare.
 
     Args:
         question: how long, from which seed.
         out: folder for profiles, the scenario, timed points and records; None keeps none of them.
-        say: told what is going on.
+        progress: told what is going on.
         executed: runs the request-level executor; None leaves its column empty.
 
     Returns:
@@ -112,15 +119,15 @@ def live(
         folder = out or Path(temporary)
         (folder / PROFILES).mkdir(parents=True, exist_ok=True)
         with Fleet(model_setup(model, question.seed, question.backend), specs) as fleet:
-            say("building models")
+            progress("building models")
             fleet.wait_until_ready()
-            ready = _ready(fleet, question, model, folder, say, began)
+            ready = _ready(fleet, question, model, folder, progress, began)
             before = core_times(cores())
-            runs = tuple(_served(fleet, question, ready, say, turn) for turn in range(N_REPEATS))
+            runs = tuple(_served(fleet, question, ready, progress, turn) for turn in range(N_REPEATS))
             after, n_foreign = core_times(cores()), fleet.n_foreign.total()
-        say("executing")
+        progress("executing")
         by_executor = executed(_live_plan(ready, model, specs, folder)) if executed else None
-        served = Served(model, ready.plan, ready.drawn, runs, by_executor)
+        served = ServedRuns(model, ready.plan, ready.drawn, runs, by_executor)
         answer = _answer(question, ready, served, specs, load, _steal(before, after))
         found = LiveStudy(answer.model_copy(update={"n_foreign": n_foreign}), runs, ready.own)
         if out:
@@ -129,7 +136,12 @@ def live(
 
 
 def _ready(
-    fleet: Fleet, question: LiveQuestion, model: ModelProfile, folder: Path, say: Callable[[str], None], began: float
+    fleet: Fleet,
+    question: LiveQuestion,
+    model: ModelProfile,
+    folder: Path,
+    progress: Callable[[str], None],
+    began: float,
 ) -> _Ready:
     """Measure, choose threshold and rate, draw the requests that fit into the time that is left.
 
@@ -137,28 +149,28 @@ def _ready(
     machine that slows down does so for both.
     """
     n_rounds = min(max(round(ROUNDS_PER_MINUTE * question.minutes), LEAST_ROUNDS), MOST_ROUNDS)
-    measured = measure(fleet, model, folder, say, n_rounds=n_rounds)
+    measured = measure_machine(fleet, model, folder, progress, n_rounds=n_rounds)
     own = measured.own
-    say("timing the served model with pauses")
+    progress("timing the served model with pauses")
     stretch = paced_stretch(fleet, own, question.load_fraction, PACED_FRACTION * 60 * question.minutes)
     left_s = 60 * question.minutes - (monotonic() - began) - GRACE_S
     served_s = max(left_s / N_REPEATS, LEAST_SERVED_S)
     plan = forecast(
         measured.served,
         fleet.specs,
-        drawn_requests(N_FORECAST, question.seed),
+        stratified_requests(N_FORECAST, question.seed),
         link_bytes_per_s=LINK_BYTES_PER_S,
         loopback_bytes_per_s=measured.loopback_bytes_per_s,
         load_fraction=question.load_fraction,
         stretch=stretch,
     )
     n = min(max(int(plan.offered_req_per_s * served_s), 1), question.most_requests)
-    return _Ready(measured, own, n_rounds, stretch, plan, drawn_requests(n, question.seed))
+    return _Ready(measured, own, n_rounds, stretch, plan, stratified_requests(n, question.seed))
 
 
-def _served(fleet: Fleet, question: LiveQuestion, ready: _Ready, say: Callable[[str], None], turn: int) -> LiveRun:
+def _served(fleet: Fleet, question: LiveQuestion, ready: _Ready, progress: Callable[[str], None], turn: int) -> LiveRun:
     model, plan, drawn = fleet.model.profile, ready.plan, ready.drawn
-    say(f"serving {len(drawn.gaps)} requests, {turn + 1} of {N_REPEATS}")
+    progress(f"serving {len(drawn.gaps)} requests, {turn + 1} of {N_REPEATS}")
     system = LiveSystem(fleet.model, fleet.specs, LINK_BYTES_PER_S, plan.threshold_tokens)
     requests = drawn.requests(plan.offered_req_per_s, model.architecture.vocab_size or 1, question.seed)
     run = serve_with(fleet, system, requests, time_limit_s=requests[-1].arrival_s + GRACE_S)
@@ -191,7 +203,7 @@ def _steal(before: CoreTimes | None, after: CoreTimes | None) -> float | None:
 def _answer(
     question: LiveQuestion,
     ready: _Ready,
-    served: Served,
+    served: ServedRuns,
     specs: Sequence[WorkerSpec],
     load_average: float | None,
     steal_fraction: float | None,
@@ -221,7 +233,7 @@ def _answer(
 def _machine(
     question: LiveQuestion,
     ready: _Ready,
-    served: Served,
+    served: ServedRuns,
     specs: Sequence[WorkerSpec],
     load_average: float | None,
     steal_fraction: float | None,
@@ -250,7 +262,7 @@ def _machine(
 
 def _write(out: Path, found: LiveStudy, model: ModelProfile) -> None:
     """The records, the timed passes and the answer beside the profiles."""
-    own = points_csv([Probe(model, found.own)])
+    own = probes_csv([Probe(model, found.own)])
     write_text(out / "passes.csv", own)
     write_text(out / "live.json", json.dumps(found.live.answer(), indent=1) + "\n")
     fields = [name for name in vars(found.runs[0].records[0]) if name != "tokens"]

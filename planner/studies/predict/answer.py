@@ -1,21 +1,31 @@
 """The answer to a question about one instance."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from math import inf
 
 import numpy as np
 
-from planner.results.prediction import DecodePrediction, Prediction, PrefillPrediction
+from planner.notes import Note, note
+from planner.results.prediction import (
+    DecodePrediction,
+    DraftedStep,
+    Prediction,
+    PrefillPrediction,
+    SpeculationPrediction,
+)
+from planner.roofline import InstanceModel, tokens_per_step_variance
 from planner.roofline.kv_cache import kv_bytes, kv_bytes_per_token, recurrent_state_bytes
 from planner.roofline.kv_memory import physical_kv_bytes_per_token
 from planner.studies.predict.memory import (
     Memory,
     accelerator_memory,
     batch_limits,
+    changes_that_fit,
     instance_memory,
     lacking_bytes,
     longest_prompt_tokens,
     most_sequences,
-    relaxations,
 )
 from planner.studies.predict.notes import notes, product_format, prompt_notes, stack_basis
 from planner.studies.predict.question import Instance, PredictQuestion, instance
@@ -27,7 +37,6 @@ from planner.studies.predict.seconds import (
     profile_entry,
     untimed,
 )
-from planner.studies.predict.speculation import draft_notes, speculation
 from planner.units import gbps
 
 
@@ -50,7 +59,7 @@ def predict(question: PredictQuestion) -> Prediction:
     prefill = _prefill_rows(asked, seconds, memory)
     too_long = max((row.tokens for row in prefill if not row.fits), default=0)
     longest = longest_prompt_tokens(asked, memory)
-    changes = () if memory.fits and not too_long else relaxations(asked, too_long if memory.fits else 0)
+    changes = () if memory.fits and not too_long else changes_that_fit(asked, too_long if memory.fits else 0)
     shown = accelerator_memory(asked, memory)
     is_timed = any(row.value_s is not None for row in seconds.decode)
     decode = _decode_rows(asked, seconds, memory)
@@ -106,7 +115,7 @@ def _with_rate(
     """A length with what the instance does when its passes are full of prompts of it."""
     if row.prefill_s is None or full_s is None or not busy_s:
         return row
-    served, new_tokens = asked.served, row.tokens - row.cached_tokens
+    served, new_tokens = asked.instance_model, row.tokens - row.cached_tokens
     rate = n_prompts * new_tokens / busy_s
     changes = {
         "pass_prompts": n_prompts,
@@ -169,3 +178,73 @@ def _decode_row(asked: Instance, batch: int, time: Seconds, fits: bool) -> Decod
         extrapolated=time.extrapolated,
         fits=fits,
     )
+
+
+N_TRIED = 48
+"""Batches between which the one is looked for from which on drafting slows down."""
+
+
+def speculation(asked: Instance, most: int) -> SpeculationPrediction | None:
+    """Effect of drafting; None where nothing is drafted.
+
+    Args:
+        asked: the question.
+        most: sequences that fit together; 0 where steps are not known.
+    """
+    used = asked.speculation
+    if used is None:
+        return None
+    served, plain = asked.instance_model, replace(asked.instance_model, speculation=None)
+    with_drafts, without = (
+        kv_bytes_per_token(model, asked.question.kv_precision) for model in (served.cached_model, asked.model)
+    )
+    return SpeculationPrediction(
+        draft_tokens=used.n_draft_tokens,
+        acceptance=used.acceptance,
+        draft_model=None if used.draft is None else used.draft.name,
+        tokens_per_step=served.tokens_per_step,
+        tokens_per_step_variance=tokens_per_step_variance(used.acceptance),
+        weights_bytes_per_accelerator=served.memory.weights_bytes - plain.memory.weights_bytes,
+        kv_bytes_per_token=with_drafts - without,
+        steps=_steps(asked, plain) if most else (),
+        slower_from_batch=_slower_from(served, plain, asked.question.context_tokens, most),
+    )
+
+
+def _steps(asked: Instance, plain: InstanceModel) -> tuple[DraftedStep, ...]:
+    served, batches = asked.instance_model, asked.question.batch
+    sizes, context = np.asarray(batches, float), float(asked.question.context_tokens)
+    found = (served.verification_time, served.decode_time, plain.decode_time)
+    rows = zip(batches, *(time(sizes, context).total_s.tolist() for time in found), strict=True)
+    return tuple(
+        DraftedStep(
+            batch=batch,
+            plain_step_s=plain_s,
+            verify_s=verify_s,
+            draft_s=step_s - verify_s,
+            tpot_s=step_s / served.tokens_per_step,
+            speedup=plain_s * served.tokens_per_step / step_s,
+        )
+        for batch, verify_s, step_s, plain_s in rows
+    )
+
+
+def _slower_from(served: InstanceModel, plain: InstanceModel, context_tokens: float, most: int) -> int | None:
+    """Least batch from which on a token takes longer than without drafts, up to the most that fit; None: none does."""
+    low, high = 0, most + 1  # drafting pays at `low`, if that is a batch, and not from `high` on
+    while low < high - 1:
+        tried = np.unique(np.linspace(low + 1, high - 1, N_TRIED).astype(int))
+        context = np.full(tried.shape, context_tokens)
+        pays = served.token_time(tried, context).total_s < plain.decode_time(tried, context).total_s
+        last = int(np.max(np.flatnonzero(pays), initial=-1))
+        above = int(tried[last + 1]) if last + 1 < len(tried) else high
+        low, high = (int(tried[last]) if last >= 0 else low), above
+    return high if high <= most else None
+
+
+def draft_notes(found: SpeculationPrediction | None) -> Iterator[Note]:
+    """Where drafting slows down what was asked about."""
+    slower = [] if found is None else [f"{row.batch:,}" for row in found.steps if row.speedup < 1]
+    if slower:
+        batches = f"{'a batch' if len(slower) == 1 else 'batches'} of {', '.join(slower)}"
+        yield note("drafting-slows-down", f"drafting makes tokens slower than plain steps do at {batches}")

@@ -78,7 +78,7 @@ def fit_of(asked: Instance, layout: Layout, precision: str | None = None, *, lea
 
 def cached_model(asked: Instance) -> ModelProfile:
     """The model as caches see it, with the layers of what drafts."""
-    return asked.served.cached_model if asked.has_shapes else asked.model
+    return asked.instance_model.cached_model if asked.has_shapes else asked.model
 
 
 def accelerator_memory(asked: Instance, memory: Memory) -> AcceleratorMemory:
@@ -98,7 +98,7 @@ def most_sequences(asked: Instance, memory: Memory) -> int:
     """Sequences of the question's context whose caches fit; where weights are not counted, at best."""
     question = asked.question
     if asked.has_shapes:
-        return int(asked.served.largest_batch(question.context_tokens))
+        return int(asked.instance_model.largest_batch(question.context_tokens))
     found = largest_batch(asked.model, memory.least, asked.layout, question.context_tokens, question.kv_precision)
     return int(found)
 
@@ -108,7 +108,7 @@ def batch_limits(asked: Instance, memory: Memory, *, is_timed: bool) -> LargestB
     question, limit_s = asked.question, asked.question.tpot_limit_s
     within_tpot = None
     if limit_s is not None and is_timed and asked.has_shapes:
-        within_tpot = asked.served.largest_batch_within(question.context_tokens, limit_s)
+        within_tpot = asked.instance_model.largest_batch_within(question.context_tokens, limit_s)
     return LargestBatch(
         context_tokens=question.context_tokens,
         within_memory=most_sequences(asked, memory) if memory.is_counted or not memory.fits else None,
@@ -157,7 +157,7 @@ def fewest_accelerators(asked: Instance) -> int | None:
     return None
 
 
-def relaxations(asked: Instance, tokens: int = 0) -> tuple[str, ...]:
+def changes_that_fit(asked: Instance, tokens: int = 0) -> tuple[str, ...]:
     """The smallest changes, each by itself, that would let the weights fit, and a prompt of a length beside them.
 
     More accelerators, narrower weights, for a prompt a narrower cache, and other settings of the engine.
@@ -218,7 +218,7 @@ def _other_settings(asked: Instance, tokens: int) -> Iterator[str]:
     """The least of a larger part of the memory that fits, and the most of fewer requests at once."""
     for fraction in FRACTIONS:
         told = replace(asked, stack=asked.stack.with_settings({"memory_fraction": fraction}))
-        if asked.has_shapes and fraction > asked.served.memory.fraction and _holds(told, asked.layout, tokens):
+        if asked.has_shapes and fraction > asked.instance_model.memory.fraction and _holds(told, asked.layout, tokens):
             yield f"{fraction:g} of the memory (--memory-fraction {fraction:g})"
             break
     now = asked.stack.settings.most_running or MOST_RUNNING

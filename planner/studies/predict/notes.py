@@ -32,7 +32,9 @@ SCALES = {
 def product_format(asked: Instance) -> str | None:
     """Format that products of quantised weights run at; None where no peak is known."""
     try:
-        return asked.served.product_precision if asked.has_shapes else asked.chip.product_format(asked.precision)
+        return (
+            asked.instance_model.product_precision if asked.has_shapes else asked.chip.product_format(asked.precision)
+        )
     except InputError:
         return None
 
@@ -181,7 +183,7 @@ def _measured_notes(asked: Instance) -> Iterator[Note]:
         if instance.prefill is None or sizes != (asked.hardware.name, asked.layout.n_accelerators, "measured"):
             continue
         tokens, measured_s = (np.array(column, float) for column in (instance.prefill.tokens, instance.prefill.seconds))
-        predicted_s = asked.served.prefill_time(tokens).total_s
+        predicted_s = asked.instance_model.prefill_time(tokens).total_s
         k = int(np.argmax(np.abs(np.log(predicted_s / measured_s))))
         off = float(predicted_s[k] / measured_s[k] - 1)
         if abs(off) > FAR:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 
-from planner.errors import InputError, Problem, did_you_mean
+from planner.errors import InputError, InputProblem, did_you_mean
 from planner.profiles import (
     HardwareProfile,
     MeasuredInstance,
@@ -18,7 +18,7 @@ from planner.profiles.parameters import missing_shapes
 from planner.roofline.chip import FORMATS, Chip
 from planner.roofline.engine_memory import memory_settings
 from planner.roofline.layout import Layout
-from planner.roofline.served_model import ServedModel
+from planner.roofline.served_model import InstanceModel
 from planner.roofline.stack import Stack, best_stack, expert_traffic, stack
 from planner.studies.drafts import NO_DRAFTS, AskedDrafts
 
@@ -65,7 +65,7 @@ class PredictQuestion:
     tpot_limit_s: float | None = None
     """Longest decode step allowed, to find the largest batch [s]; None: not asked."""
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[InputProblem]:
         """Everything that no instance could be asked."""
         for option, values in (
             ("--tokens", self.tokens),
@@ -74,35 +74,35 @@ class PredictQuestion:
         ):
             allowed = f"whole numbers from 1 to {LARGEST}"
             if not values:
-                yield Problem(COMMAND, option, "is empty", allowed)
+                yield InputProblem(COMMAND, option, "is empty", allowed)
             for value in values:
                 if not 1 <= value <= LARGEST:
-                    yield Problem(COMMAND, option, f"holds {value}", allowed)
+                    yield InputProblem(COMMAND, option, f"holds {value}", allowed)
         shortest = min(self.tokens, default=1)
         if not 0 <= self.cached_tokens < max(shortest, 1):
             allowed = "at least 0 and below every length of --tokens, whose shortest is " + str(shortest)
-            yield Problem(COMMAND, "--cached", f"is {self.cached_tokens}", allowed)
+            yield InputProblem(COMMAND, "--cached", f"is {self.cached_tokens}", allowed)
         for option, name in (("--precision", self.precision), ("--kv-precision", self.kv_precision)):
             if name is not None and name not in FORMATS:
-                yield Problem(COMMAND, option, f"{name!r} is no number format", did_you_mean(name, FORMATS))
+                yield InputProblem(COMMAND, option, f"{name!r} is no number format", did_you_mean(name, FORMATS))
         yield from self._settings_problems()
         yield from self.drafts.problems(COMMAND)
         if self.tpot_limit_s is not None and not (self.tpot_limit_s > 0 and isfinite(self.tpot_limit_s)):
-            yield Problem(COMMAND, "--tpot-ms", f"is {1000 * self.tpot_limit_s:g}", "milliseconds above 0")
+            yield InputProblem(COMMAND, "--tpot-ms", f"is {1000 * self.tpot_limit_s:g}", "milliseconds above 0")
         if self.n_accelerators is not None and self.n_accelerators < 1:
-            yield Problem(COMMAND, "--accelerators", f"is {self.n_accelerators}", "a whole number of at least 1")
+            yield InputProblem(COMMAND, "--accelerators", f"is {self.n_accelerators}", "a whole number of at least 1")
 
-    def _settings_problems(self) -> Iterator[Problem]:
+    def _settings_problems(self) -> Iterator[InputProblem]:
         """Problems: settings that no engine could be told."""
         fraction = self.memory_fraction
         if fraction is not None and not 0 < fraction <= 1:
-            yield Problem(COMMAND, "--memory-fraction", f"is {fraction:g}", "above 0 and at most 1")
+            yield InputProblem(COMMAND, "--memory-fraction", f"is {fraction:g}", "above 0 and at most 1")
         for option, value, least in (
             ("--chunk-tokens", self.chunk_tokens, 16),
             ("--most-running", self.most_running, 1),
         ):
             if value is not None and not least <= value <= LARGEST:
-                yield Problem(COMMAND, option, f"is {value}", f"whole numbers from {least} to {LARGEST}")
+                yield InputProblem(COMMAND, option, f"is {value}", f"whole numbers from {least} to {LARGEST}")
 
     @property
     def settings(self) -> dict[str, float | int | None]:
@@ -121,7 +121,7 @@ class PredictQuestion:
         if self.n_accelerators not in (None, found.n_accelerators):
             message = f"is {self.n_accelerators}, but --layout {self.layout} has {found.n_accelerators}"
             allowed = "tp x dp x pp; or leave out --accelerators"
-            raise InputError(Problem(COMMAND, "--accelerators", message, allowed))
+            raise InputError(InputProblem(COMMAND, "--accelerators", message, allowed))
         return found
 
 
@@ -154,7 +154,7 @@ class Instance:
     @property
     def tokens_per_step(self) -> float:
         """Tokens that a decode step yields of each sequence."""
-        return 1.0 if self.speculation is None else self.served.tokens_per_step
+        return 1.0 if self.speculation is None else self.instance_model.tokens_per_step
 
     @cached_property
     def chip(self) -> Chip:
@@ -162,14 +162,14 @@ class Instance:
         return Chip(self.hardware, self.stack.derated)
 
     @cached_property
-    def served(self) -> ServedModel:
+    def instance_model(self) -> InstanceModel:
         """The roofline of the instance; only of use where shapes are known."""
         return self.laid_out(self.layout)
 
-    def laid_out(self, layout: Layout, precision: str | None = None) -> ServedModel:
+    def laid_out(self, layout: Layout, precision: str | None = None) -> InstanceModel:
         """The same with other parallel sizes, or another precision."""
         settings = self.stack.on_layout(layout, self.hardware)
-        return ServedModel(
+        return InstanceModel(
             model=self.model,
             chip=self.chip,
             layout=layout,
@@ -213,9 +213,9 @@ def _check_drafts(found: Instance) -> None:
     """Raises InputError where nothing is known of a step with drafts."""
     if not found.has_shapes:
         what = f"is {found.question.drafts.draft_tokens}, and shapes of {found.model.name} are not known"
-        raise InputError(Problem(COMMAND, "--draft-tokens", what, "a model of known shapes, or no draft tokens"))
+        raise InputError(InputProblem(COMMAND, "--draft-tokens", what, "a model of known shapes, or no draft tokens"))
     try:
-        found.served.drafter  # noqa: B018 - the model may have no MTP layers
+        found.instance_model.drafter  # noqa: B018 - the model may have no MTP layers
     except InputError as error:
         key = "--layout" if error.problems[0].file == "layout" else "--draft-tokens"
-        raise InputError([Problem(COMMAND, key, p.message, p.allowed) for p in error.problems]) from None
+        raise InputError([InputProblem(COMMAND, key, p.message, p.allowed) for p in error.problems]) from None

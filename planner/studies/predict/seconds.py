@@ -78,7 +78,7 @@ def instance_seconds(asked: Instance, fits: bool) -> InstanceSeconds:
         # A figure of the accelerator that nobody published: bytes can still be told.
         return _unknown(asked, note("no-times", f"no seconds: {error}"))
     n_cached = float(asked.question.cached_tokens)
-    together = asked.served.prompts_per_pass(np.asarray(asked.question.tokens, float) - n_cached, n_cached)
+    together = asked.instance_model.prompts_per_pass(np.asarray(asked.question.tokens, float) - n_cached, n_cached)
     full_s = _prefill_time(asked, together).total_s
     busy_s = full_s - asked.stack.factors.before_prefill_s(np.asarray(asked.question.tokens, float))
     return InstanceSeconds(
@@ -130,14 +130,14 @@ def beyond_calibration(asked: Instance, phase: Phase) -> list[bool]:
 
 def _roofline_times(asked: Instance) -> tuple[PassTime, PassTime]:
     batch = np.asarray(asked.question.batch, float)
-    decode = asked.served.decode_time(batch, np.full_like(batch, asked.question.context_tokens))
+    decode = asked.instance_model.decode_time(batch, np.full_like(batch, asked.question.context_tokens))
     return _prefill_time(asked, 1), decode
 
 
 def _prefill_time(asked: Instance, n_prompts: ArrayLike) -> PassTime:
     """Seconds of every length, with so many prompts like it at once."""
     new_tokens = np.asarray(asked.question.tokens, float) - asked.question.cached_tokens
-    return asked.served.prefill_time(new_tokens, float(asked.question.cached_tokens), n_prompts)
+    return asked.instance_model.prefill_time(new_tokens, float(asked.question.cached_tokens), n_prompts)
 
 
 def _timed(asked: Instance, phase: Phase, time: PassTime) -> tuple[Seconds, ...]:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
 from planner.roofline.operator import FloatArray
 from planner.roofline.pass_time import operator_seconds
@@ -30,8 +30,10 @@ def roofline_survey(question: PredictQuestion) -> RooflineSurvey:
     """
     asked = instance(question)
     if not asked.has_shapes:
-        raise InputError(Problem(COMMAND, "--figure", f"cannot show {asked.model.name}", "a model of known shapes"))
-    formats = dict.fromkeys((asked.served.product_precision, asked.chip.product_format("bf16")))
+        raise InputError(
+            InputProblem(COMMAND, "--figure", f"cannot show {asked.model.name}", "a model of known shapes")
+        )
+    formats = dict.fromkeys((asked.instance_model.product_precision, asked.chip.product_format("bf16")))
     return RooflineSurvey(
         title=f"{asked.model.name} in {asked.precision} on {asked.n_accelerators} x {asked.hardware.name}",
         subtitle=f"one accelerator of {asked.layout}; {asked.stack.name}; area of a marker: share of its pass",
@@ -45,14 +47,14 @@ def _prefill(asked: Instance) -> RooflinePass:
     question = asked.question
     tokens = question.tokens[0]
     new, cached = np.array([float(tokens - question.cached_tokens)]), np.array([float(question.cached_tokens)])
-    passes = prefill_passes(new, cached, asked.served.chunk_tokens)
-    total_s = float(asked.served.prefill_time(new, cached).total_s[0])
+    passes = prefill_passes(new, cached, asked.instance_model.chunk_tokens)
+    total_s = float(asked.instance_model.prefill_time(new, cached).total_s[0])
     after = f" after {number(question.cached_tokens)} cached" if question.cached_tokens else ""
     return _surveyed(
         asked,
         "prefill",
         f"prefill of {number(float(new[0]))} tokens{after}",
-        asked.served.work([passes.sequences]),
+        asked.instance_model.work([passes.sequences]),
         passes.times,
         total_s,
     )
@@ -61,8 +63,8 @@ def _prefill(asked: Instance) -> RooflinePass:
 def _decode(asked: Instance) -> RooflinePass:
     most, context = most_sequences(asked, instance_memory(asked)), asked.question.context_tokens
     batch = max((n for n in asked.question.batch if n <= most), default=min(asked.question.batch))
-    work = asked.served.decode_work([float(batch)], [float(context)])
-    total_s = float(asked.served.decode_time([float(batch)], [float(context)]).total_s[0])
+    work = asked.instance_model.decode_work([float(batch)], [float(context)])
+    total_s = float(asked.instance_model.decode_time([float(batch)], [float(context)]).total_s[0])
     title = f"decode of {number(batch)} sequences at {number(context)} tokens"
     return _surveyed(asked, "decode", title, work, np.ones(1), total_s)
 
@@ -75,8 +77,8 @@ def _surveyed(
     times: FloatArray,
     total_s: float,
 ) -> RooflinePass:
-    compute, memory = operator_seconds(work, asked.served.factors)
-    latency = work.n_layers * work.n_kernels * asked.served.factors.kernel_latency_s
+    compute, memory = operator_seconds(work, asked.instance_model.factors)
+    latency = work.n_layers * work.n_kernels * asked.instance_model.factors.kernel_latency_s
     often = times[work.pass_index]
     points = _points(work, (np.maximum(compute, memory) + latency) * often, often, total_s)
     return RooflinePass(phase=phase, title=title, seconds=total_s, points=tuple(points))

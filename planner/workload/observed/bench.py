@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.benchmarks import BenchmarkRun, Statistics
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.notes import Note, note
 from planner.workload.observed.counted_lengths import CountedLengths, LengthCounter
 from planner.workload.observed.demand import Observed
@@ -29,7 +29,7 @@ def observed_bench(name: str, runs: Sequence[BenchmarkRun]) -> Observed:
     """
     found = [run for run in runs if run.n_completed != 0]
     if not found:
-        raise InputError(Problem(name, "completed", "is 0 in every run", "a benchmark that completed requests"))
+        raise InputError(InputProblem(name, "completed", "is 0 in every run", "a benchmark that completed requests"))
     taken = f"{len(found)} runs are in the file; the last one is taken"
     last = _observed(found[-1])
     return replace(last, notes=(*last.notes, note("last-run-taken", taken))) if len(found) > 1 else last

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.workload.spec import TimeUnit
 from planner.workload.time_units import DATES, OPTION, TimeScale, time_scale
 
@@ -36,7 +36,7 @@ class Clock:
             first = int(np.argmax(is_known))
             if np.isnan(numbers[first]):
                 if self.stated is not None:
-                    raise InputError(Problem(name, key, "has dates, and a unit is stated", f"no {OPTION}"))
+                    raise InputError(InputProblem(name, key, "has dates, and a unit is stated", f"no {OPTION}"))
                 self.scale = DATES
             else:
                 self.scale = time_scale(name, key, float(numbers[first]), self.stated, self.scale)

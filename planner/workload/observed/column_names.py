@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.errors import InputError, Problem, shown
+from planner.errors import InputError, InputProblem, shown
 from planner.notes import Note, note
 from planner.units import name_words, time_unit_in
 
@@ -48,7 +48,7 @@ def check_names(name: str, columns: Mapping[str, str], roles: Mapping[str, str])
             allowed = "a column of tokens; workload.prefix_hits.fraction states a share"
             allowed = allowed if is_share else f"the column of {role} tokens"
             raise InputError(
-                Problem(name, column, f"is named as {counted}, and {role} counts tokens of its own", allowed)
+                InputProblem(name, column, f"is named as {counted}, and {role} counts tokens of its own", allowed)
             )
         base, _, unit = role.partition("_")
         named = time_unit_in(column)
@@ -56,7 +56,9 @@ def check_names(name: str, columns: Mapping[str, str], roles: Mapping[str, str])
             other = (
                 f"{base}_{named}={column}" if f"{base}_{named}" in roles else f"times in {' or '.join(LATENCY_UNITS)}"
             )
-            raise InputError(Problem(name, column, f"is named as a time in {named}, and {role} is in {unit}", other))
+            raise InputError(
+                InputProblem(name, column, f"is named as a time in {named}, and {role} is in {unit}", other)
+            )
 
 
 def _counted(role: str, words: set[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.curves import FloatArray
-from planner.errors import InputError, Problem
+from planner.errors import InputError, InputProblem
 from planner.units import number
 from planner.workload.observed.counted_lengths import quantile
 
@@ -36,7 +36,7 @@ class LatencyCounter:
         if self._n and not low <= (mean := self._total_s / self._n) <= high:
             what = f"has a mean of {number(mean)} s"
             allowed = f"{low:g} to {high:g} s; {figure}_s=... for seconds, {figure}_ms=... for milliseconds"
-            raise InputError(Problem(name, key, what, allowed))
+            raise InputError(InputProblem(name, key, what, allowed))
 
     def named(self, figure: str, percentiles: tuple[int, ...]) -> Iterator[tuple[str, float]]:
         """Mean and percentiles under the names that plans have for them [s]; nothing of nothing."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import inf, isfinite
 from typing import Any
 
-from planner.errors import InputError, Problem, shown
+from planner.errors import InputError, InputProblem, shown
 from planner.schema import JsonFile
 from planner.workload.spec import TimeUnit
 from planner.workload.time_units import MOST_DAYS, OPTION, SECONDS_PER_DAY, UNITS, TimeScale, time_scale
@@ -53,12 +53,14 @@ class Samples:
         if not ends or sum(ends.values()) == 0:
             return None
         if inf not in ends:
-            raise InputError(Problem(self.name, f"{histogram}_bucket", 'has no bucket le="+Inf"', "all of its buckets"))
+            raise InputError(
+                InputProblem(self.name, f"{histogram}_bucket", 'has no bucket le="+Inf"', "all of its buckets")
+            )
         order = sorted(ends)
         counts = [ends[end] for end in order]
         if any(a > b * (1 + 1e-9) for a, b in pairwise(counts)):
             what = "has fewer requests up to a longer length than up to a shorter one"
-            raise InputError(Problem(self.name, f"{histogram}_bucket", what, "cumulative counts of one histogram"))
+            raise InputError(InputProblem(self.name, f"{histogram}_bucket", what, "cumulative counts of one histogram"))
         return order, counts
 
     def hourly(self, metric: str, hour_s: float) -> tuple[float, list[float]]:
@@ -92,7 +94,7 @@ class Samples:
             return float(text or "")
         except ValueError:
             what = f"has the bucket le={shown(text)}"
-            raise InputError(Problem(self.name, f"{histogram}_bucket", what, "a number or +Inf")) from None
+            raise InputError(InputProblem(self.name, f"{histogram}_bucket", what, "a number or +Inf")) from None
 
 
 def _step(before: float, after: float) -> float:
@@ -117,7 +119,7 @@ def exposition(name: str, text: str) -> Samples:
     except (ValueError, IndexError) as error:
         number, line = _first_broken(text)
         message = f"is no sample: {shown(line)}" if number else f"is no exposition: {error}"
-        raise InputError(Problem(name, "", message, 'lines such as NAME{LABEL="TEXT"} NUMBER', number)) from None
+        raise InputError(InputProblem(name, "", message, 'lines such as NAME{LABEL="TEXT"} NUMBER', number)) from None
     return found
 
 
@@ -158,16 +160,16 @@ def query_answer(name: str, text: str, time_unit: TimeUnit | None = None) -> Sam
                 if abs((time_s or 0.0) - (first or 0.0) * found.times.seconds) > MOST_DAYS * SECONDS_PER_DAY:
                     what = f"has the time {time:.15g}, and the first of all samples is {first:.15g}"
                     allowed = f"times of one unit, {MOST_DAYS:,.0f} days at most; {OPTION}: {UNITS}"
-                    raise InputError(Problem(name, f"{place}data.result[{i}].values", what, allowed))
+                    raise InputError(InputProblem(name, f"{place}data.result[{i}].values", what, allowed))
             labels = dict(metric)
             n_samples += len(points)
             found.is_range = found.is_range or len(points) > 1
             found.add(labels.pop("__name__"), labels, points)
             if n_samples > MOST_SAMPLES:
                 allowed = f"at most {MOST_SAMPLES:,} samples; a longer step"
-                raise InputError(Problem(name, f"{place}data.result[{i}]", "is too much", allowed))
+                raise InputError(InputProblem(name, f"{place}data.result[{i}]", "is too much", allowed))
     if not found.series:
-        raise InputError(Problem(name, "data.result", "is empty", "metrics that were scraped in that time"))
+        raise InputError(InputProblem(name, "data.result", "is empty", "metrics that were scraped in that time"))
     return found
 
 
@@ -180,29 +182,31 @@ def _answers(data: Any) -> Iterator[tuple[str, Any]]:
 
 def _result(name: str, place: str, answer: Any) -> list[Any]:
     if not isinstance(answer, dict):
-        raise InputError(Problem(name, place.rstrip("."), f"is {shown(answer)}", RESPONSE))
+        raise InputError(InputProblem(name, place.rstrip("."), f"is {shown(answer)}", RESPONSE))
     if answer.get("status") == "error":
-        raise InputError(Problem(name, f"{place}error", f"says: {shown(answer.get('error'))}", RESPONSE))
+        raise InputError(InputProblem(name, f"{place}error", f"says: {shown(answer.get('error'))}", RESPONSE))
     data = answer.get("data")
     result = data.get("result") if isinstance(data, dict) else None
     if not isinstance(result, list):
-        raise InputError(Problem(name, f"{place}data.result", "is no list", RESPONSE))
+        raise InputError(InputProblem(name, f"{place}data.result", "is no list", RESPONSE))
     return result
 
 
 def _series(name: str, place: str, item: Any) -> tuple[Mapping[str, str], list[tuple[float, float]]]:
     metric = item.get("metric") if isinstance(item, dict) else None
     if not isinstance(metric, dict) or not all(isinstance(text, str) for text in metric.values()):
-        raise InputError(Problem(name, f"{place}.metric", "is no table of labels", RESPONSE))
+        raise InputError(InputProblem(name, f"{place}.metric", "is no table of labels", RESPONSE))
     if "__name__" not in metric:
         what = "has no __name__: a function or sum leaves it out"
         allowed = 'the metrics themselves, such as {__name__=~"vllm:.*"}'
-        raise InputError(Problem(name, f"{place}.metric", what, allowed))
+        raise InputError(InputProblem(name, f"{place}.metric", what, allowed))
     values = item.get("values", [item["value"]] if "value" in item else None)
     if not isinstance(values, list):
-        raise InputError(Problem(name, f"{place}.values", "is no list", "pairs of time and value"))
+        raise InputError(InputProblem(name, f"{place}.values", "is no list", "pairs of time and value"))
     try:
         points = [(float(time), float(value)) for time, value in values]
     except (TypeError, ValueError):
-        raise InputError(Problem(name, f"{place}.values", "has no such pairs", "pairs of time and value")) from None
+        raise InputError(
+            InputProblem(name, f"{place}.values", "has no such pairs", "pairs of time and value")
+        ) from None
     return metric, [(time, value) for time, value in points if isfinite(time) and isfinite(value)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from planner.benchmarks import benchmark_runs, looks_like
 from planner.benchmarks.reader import ALLOWED as RESULTS
-from planner.errors import InputError, Problem, UsageError
+from planner.errors import InputError, InputProblem, UsageError
 from planner.reading import MIB, TABLE_BYTES, opened, read_text
 from planner.workload.observed.bench import observed_bench
 from planner.workload.observed.demand import Observed
@@ -75,7 +75,7 @@ def _observed_answer(path: Path, first: str, reading: TraceReading) -> Observed 
     """Metrics or a benchmark's result, which are read whole. Raises InputError or UsageError."""
     name = str(path)
     if not first:
-        raise InputError(Problem(name, "", "is empty", ALLOWED))
+        raise InputError(InputProblem(name, "", "is empty", ALLOWED))
     is_whole = first.startswith(("{", "[", "#")) or path.stat().st_size <= TABLE_BYTES
     text = read_text(path, TABLE_BYTES) if is_whole else first
     if (runs := benchmark_runs(name, text)) is not None:
@@ -91,7 +91,7 @@ def _observed_answer(path: Path, first: str, reading: TraceReading) -> Observed 
         _check_rows(reading, has_times=False)
         return observed_metrics(exposition(name, text))
     what = looks_like(text) or f"is nothing that is known: {first[:60]!r}"
-    raise InputError(Problem(name, "", what, ALLOWED, 1))
+    raise InputError(InputProblem(name, "", what, ALLOWED, 1))
 
 
 def _parsed(text: str) -> object:

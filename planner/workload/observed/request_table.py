@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem, UsageError, did_you_mean, shown
+from planner.errors import InputError, InputProblem, UsageError, did_you_mean, shown
 from planner.reading import LINE_BYTES, MIB, opened
 from planner.units import MILLI
 from planner.workload.invalid_rows import InvalidRows
@@ -123,7 +123,7 @@ def _observed(rows: InvalidRows, columns: Mapping[str, str], lines: Rows, clock:
         check_span(name, key, totals.arrivals.span_s, clock.scale, chunk[-1][0])
     rows.check(totals.n)
     if not totals.n:
-        raise InputError(Problem(name, "", "has no requests", "a line for each request"))
+        raise InputError(InputProblem(name, "", "has no requests", "a line for each request"))
     check_pace(name, key, totals.n, totals.arrivals.span_s, clock.scale, is_fractional=clock.is_fractional)
     for role, column in columns.items():
         if (base := role.partition("_")[0]) in ("ttft", "tpot"):
@@ -197,7 +197,7 @@ def _numbers(
     for at in np.flatnonzero(is_wrong).tolist():
         place = next(i for i, role in enumerate(roles) if wrong[role][at])
         role = roles[place]
-        rows.add(Problem(rows.name, columns[role], f"is {shown(cells[place][at])}", ROLES[role], chunk[at][0]))
+        rows.add(InputProblem(rows.name, columns[role], f"is {shown(cells[place][at])}", ROLES[role], chunk[at][0]))
     return {base: values[~is_wrong] for base, values in found.items()}
 
 
@@ -246,7 +246,7 @@ class _Csv:
                 elif row:
                     what = f"has {len(row)} cells, and the header {len(self.header)}"
                     self._rows.add(
-                        Problem(self._rows.name, "", what, "as many cells as columns", self._reader.line_num)
+                        InputProblem(self._rows.name, "", what, "as many cells as columns", self._reader.line_num)
                     )
 
     @contextmanager
@@ -255,16 +255,16 @@ class _Csv:
             yield
         except csv.Error as error:
             what, line = f"is not CSV: {error}", self._reader.line_num
-            raise InputError(Problem(self._rows.name, "", what, "cells with commas in quotes", line)) from None
+            raise InputError(InputProblem(self._rows.name, "", what, "cells with commas in quotes", line)) from None
 
 
 def _place(name: str, header: list[str], column: str) -> int:
     if column not in header:
         message = "is empty" if not header else f"has no column {shown(column)}"
         allowed = did_you_mean(column, header) if header else "a header with the names of the columns"
-        raise InputError(Problem(name, "", message, allowed, 1))
+        raise InputError(InputProblem(name, "", message, allowed, 1))
     if header.count(column) > 1:
-        raise InputError(Problem(name, column, "is the name of two columns", "one column of each name", 1))
+        raise InputError(InputProblem(name, column, "is the name of two columns", "one column of each name", 1))
     return header.index(column)
 
 
@@ -283,7 +283,7 @@ def _json_rows(rows: InvalidRows, file: BinaryIO) -> Rows:
 def _single_rows(rows: InvalidRows, chunk: Sequence[tuple[int, str]], fields: Sequence[str]) -> Rows:
     for number, text in chunk:
         found = _json_row(rows.name, number, text, fields)
-        if isinstance(found, Problem):
+        if isinstance(found, InputProblem):
             rows.add(found)
         else:
             yield number, found
@@ -304,17 +304,17 @@ def _loaded_rows(chunk: Sequence[tuple[int, str]], fields: Sequence[str]) -> lis
         return None
 
 
-def _json_row(name: str, number: int, text: str, fields: Iterable[str]) -> list[Any] | Problem:
+def _json_row(name: str, number: int, text: str, fields: Iterable[str]) -> list[Any] | InputProblem:
     """The fields of a line, or what is wrong with it."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", str(error))
-        return Problem(name, "", f"is not JSON: {reason}", "one JSON object a line", number)
+        return InputProblem(name, "", f"is not JSON: {reason}", "one JSON object a line", number)
     if not isinstance(value, dict):
-        return Problem(name, "", f"is a JSON {type(value).__name__}", "one JSON object a line", number)
+        return InputProblem(name, "", f"is a JSON {type(value).__name__}", "one JSON object a line", number)
     if missing := missing_field(value, fields):
-        return Problem(name, *missing, number)
+        return InputProblem(name, *missing, number)
     return [value[field] for field in fields]
 
 
@@ -322,8 +322,10 @@ def _texts(name: str, file: BinaryIO) -> Iterator[str]:
     for number, raw in enumerate(iter(lambda: file.readline(LINE_BYTES + 1), b""), start=1):
         if len(raw) > LINE_BYTES:
             what = f"is longer than {LINE_BYTES / MIB:g} MiB"
-            raise InputError(Problem(name, "", what, "one request a line", number))
+            raise InputError(InputProblem(name, "", what, "one request a line", number))
         try:
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(Problem(name, "", f"is not UTF-8 text: {error.reason}", "a text file", number)) from None
+            raise InputError(
+                InputProblem(name, "", f"is not UTF-8 text: {error.reason}", "a text file", number)
+            ) from None
