@@ -1,4 +1,4 @@
-"""End of a command: every error becomes one message on stderr and an exit code."""
+"""End of a command: every error becomes one message in characters that the stream has, and an exit code."""
 
 import codecs
 import os

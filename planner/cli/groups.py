@@ -1,4 +1,4 @@
-"""Parts that all commands share: sections of the help, and failures as JSON where that was asked for."""
+"""Parts that all commands share: sections of the help, and failures as messages or as JSON."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

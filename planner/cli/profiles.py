@@ -1,4 +1,4 @@
-"""`planner profiles`: the catalogue of accelerators, models and stacks, and its gate."""
+"""`planner profiles`: the catalogue of accelerators, models and stacks, new ones, figures of kernels, and the gate."""
 
 import datetime
 from enum import StrEnum

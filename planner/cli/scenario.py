@@ -1,4 +1,4 @@
-"""`planner scenario`: start a scenario, check one, and its schema."""
+"""`planner scenario`: start a scenario, from requests or without, check one, and its schema."""
 
 import shlex
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The text of a new scenario: what its options say, what a trace tells, and what is chosen for the rest."""
+"""The text of a new scenario: what its options say, what a trace tells, rents that are known, and what is chosen."""
 
 import json
 import os

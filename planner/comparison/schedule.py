@@ -1,4 +1,4 @@
-"""The schedule of a plan whose pools are rented by the period, and what it saves."""
+"""The schedule of a plan whose pools are rented by the period, and what it and spare instances are worth."""
 
 from collections.abc import Iterator
 

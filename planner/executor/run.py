@@ -1,4 +1,4 @@
-"""Running a plan: replications of the event loop."""
+"""Running a plan: replications of the event loop, with drafts, and prompts that no instance holds."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The figure of a day: demand, how busy pools and links are, and the time to first token, period by period."""
+"""Figures of periods and hours: demand, how busy pools and links are, TTFT, and instances that are rented."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Explanation of a plan's numbers in ten statements at the most: each is made of the plan's own figures."""
+"""Explanation of a plan's numbers in ten statements at the most, and those on its load."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

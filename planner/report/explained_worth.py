@@ -1,4 +1,4 @@
-"""Statements on a plan's cost, promises and rivals, each line from the plan's own figures."""
+"""Statements on a plan's cost, promises and rivals, and the figures of the plan that statements cite."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""A case as a cost report in Markdown."""
+"""A case as a cost report in Markdown, with what runs made of its promises."""
 
 from collections.abc import Collection, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Templates of reports, filled in: the one place where Markdown is made of records and tables."""
+"""Templates of reports, filled in with records whose texts are escaped: the one place that makes Markdown."""
 
 import re
 from collections.abc import Callable, Mapping

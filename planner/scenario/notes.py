@@ -1,4 +1,4 @@
-"""Notes on a question itself, which a reader must know whatever answers it."""
+"""Notes on a question itself, which a reader must know whatever answers it; classes that are alike."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""A case: the plan of a scenario, its variants and everything they are held against."""
+"""A case: the plan of a scenario hour by hour, its variants and everything they are held against."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Differences between two plans: figures, decisions, what binds, and the inputs that caused them."""
+"""Differences between two plans: figures, decisions, what binds, inputs that caused them; and conditions on them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

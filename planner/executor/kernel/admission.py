@@ -1,4 +1,4 @@
-"""Between the router and a prefill pool: a cached prefix may have to come from another site first."""
+"""The router, and what lies before a prefill pool: a cached prefix may have to come from another site first."""
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.cache import hit_tokens, keep, n_prefix_blocks

@@ -1,4 +1,4 @@
-"""Colocated instances: they take requests in, and make one pass after another that may hold prompts and sequences."""
+"""Colocated instances: they take requests in, and make one timed pass after another of prompts and sequences."""
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.batch import choose_pass, finish_batch_step, finish_prompts

@@ -1,4 +1,4 @@
-"""Everything that the page of a scenario shows."""
+"""Everything that the page of a scenario shows, networks included."""
 
 from collections.abc import Sequence
 from itertools import product

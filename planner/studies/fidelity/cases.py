@@ -1,4 +1,4 @@
-"""Measured points as questions to the roofline: the model, the instance and the load each one means, or why not."""
+"""Measured points as questions to the roofline: model, instance and load of each, or why not; copies once."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Measured points, predicted and scored every way that a report shows."""
+"""Measured points, predicted and scored every way that a report shows, with notes."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Before anything is served: the machine measured with all its workers busy, and the profiles that follow."""
+"""Before anything is served: the machine measured with all its workers busy, and the files of its profiles."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

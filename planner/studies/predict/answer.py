@@ -1,4 +1,4 @@
-"""The answer to a question about one instance."""
+"""The answer to a question about one instance, with what drafted tokens are worth."""
 
 from collections.abc import Iterator
 from dataclasses import replace
