@@ -112,7 +112,7 @@ def chains(prompts: Sequence[Sequence[int]]) -> PromptBlocks:
 
 
 def ended(plan: System, requests: Any, blocks: PromptBlocks | None = None) -> SimulationState:
-    """The world after the run."""
+    """The state after the run."""
     last_s = float(requests["arrival_s"][-1]) if len(requests) else 0.0
     w = simulation_state(plan, requests, faults=fault_schedule(plan, last_s, Draws(0)), blocks=blocks)
     run_to_end(w)

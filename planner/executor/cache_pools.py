@@ -22,7 +22,7 @@ FAR_TOKENS = 10**9
 
 
 def no_caches(n_sites: int = 0) -> dict[str, Any]:
-    """The fields of a world that are about caches, where nothing is kept."""
+    """The fields of a state that are about caches, where nothing is kept."""
     caches = np.zeros(n_sites, dtype=CACHE)
     caches["newest"] = caches["oldest"] = NONE
     return {
@@ -37,7 +37,7 @@ def no_caches(n_sites: int = 0) -> dict[str, Any]:
 
 
 def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: PromptBlocks | None) -> dict[str, Any]:
-    """The fields of a world that are about caches.
+    """The fields of a state that are about caches.
 
     Args:
         scenario: the question.

@@ -42,11 +42,11 @@ def compiled_apart(function: Function) -> Function:
 
 
 def compiled_extra(otherwise: object, needed: str = "extras", is_apart: bool = True) -> Callable[[Function], Function]:
-    """As `compiled_apart`, for what some systems never do: left out of the code for a world without it.
+    """As `compiled_apart`, for what some systems never do: left out of the code for a state without it.
 
     Args:
         otherwise: what stands there then, of the same type as the result; it is never reached.
-        needed: the field of a world that is None where it does without.
+        needed: the field of a state that is None where it does without.
         is_apart: whether it happens seldom; else callers take it in, as with `compiled`.
     """
     import numba.extending

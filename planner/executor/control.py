@@ -86,7 +86,7 @@ def units(prefill: Sequence[PoolPlan], decode: Sequence[PoolPlan], pools: Record
 
 
 def idle_control(thresholds: NDArray[np.float64], first_actor: int) -> dict[str, Any]:
-    """The fields of a world that are about its control, where there is none.
+    """The fields of a state that are about its control, where there is none.
 
     Args:
         thresholds: of every class, as planned [tokens].
@@ -109,7 +109,7 @@ def idle_control(thresholds: NDArray[np.float64], first_actor: int) -> dict[str,
 def scheduler_fields(
     scenario: Scenario, thresholds: NDArray[np.float64], pools: Records, found: Records, first_actor: int
 ) -> dict[str, Any]:
-    """The fields of a world that are about its control.
+    """The fields of a state that are about its control.
 
     Args:
         scenario: the question.

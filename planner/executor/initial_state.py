@@ -202,7 +202,7 @@ def needs_no_extras(plan: System, faults: Records | None) -> bool:
 
 
 def _parts(has_extras: bool, has_batching: bool, is_separate: bool) -> dict[str, Any]:
-    """The parts of the loop that a world needs: pools of one role, passes that mix, both, or all that there is."""
+    """The parts of the loop that a state needs: pools of one role, passes that mix, both, or all that there is."""
     return {
         "extras": 0 if has_extras else None,
         "mixes": 0 if has_extras or has_batching else None,

@@ -64,7 +64,7 @@ class BatchingPool:
 
 
 def colocated_fields(pools: Sequence[BatchingPool], n_requests: int, longest_output: int) -> dict[str, Any]:
-    """The fields of a world that are about colocated pools, of which nothing has happened.
+    """The fields of a state that are about colocated pools, of which nothing has happened.
 
     Args:
         pools: in the order of their numbers.

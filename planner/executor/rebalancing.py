@@ -35,7 +35,7 @@ def stated_rebalance(scenario: Scenario) -> CacheRebalance | None:
 
 
 def nothing_moved(first_actor: int) -> dict[str, Any]:
-    """The fields of a world that are about moves of prefixes, where nothing is moved; its first actor as below."""
+    """The fields of a state that are about moves of prefixes, where nothing is moved; its first actor as below."""
     own = np.zeros(1, dtype=REBALANCER)
     own["actor"], own["first_mover"] = first_actor, first_actor + 1
     empty = {"movers": MOVER, "prefixes": PREFIX, "uses": USES}
@@ -50,7 +50,7 @@ def rebalance_fields(
     blocks: PromptBlocks | None,
     first_actor: int,
 ) -> dict[str, Any]:
-    """The fields of a world that are about moves of prefixes between cache pools.
+    """The fields of a state that are about moves of prefixes between cache pools.
 
     Args:
         scenario: the question.

@@ -32,7 +32,7 @@ SAME = 1e-9
 
 
 class BalanceInputs(NamedTuple):
-    """Part of the world that the equations need."""
+    """Part of the state that the equations need."""
 
     scheduler: Records
     lines: Numbers

@@ -2,7 +2,7 @@
 
 Python calls `start` and `advance`, by their machine code.
 
-The world by reference: compiled functions hand on one pointer, not the hundreds of numbers that its arrays are.
+The state by reference: compiled functions hand on one pointer, not the hundreds of numbers that its arrays are.
 
 numba passes a tuple of arrays as the pointer, size and strides of each, packed and unpacked at every call: that was
 most of what there was to compile. Where the arrays lie never changes in a run, so that what is read through the pointer
@@ -55,9 +55,9 @@ from planner.executor.kernel.scheduler import decide, look
 from planner.executor.kernel.state import SimulationState
 
 
-def start(world: SimulationState) -> None:
+def start(state: SimulationState) -> None:
     """Schedule the first arrival, or that of every user, and the first fault."""
-    w = by_reference(world)
+    w = by_reference(state)
     for user in range(w.clock[0].n_users):
         think(w, user)
     if w.requests.shape[0] > 0 and w.clock[0].n_users == 0:
@@ -72,12 +72,12 @@ def start(world: SimulationState) -> None:
         schedule(w, w.rebalancer[0].actor, REBALANCE, w.rebalancer[0].interval_s)
 
 
-def advance(world: SimulationState, n_events: int) -> bool:
+def advance(state: SimulationState, n_events: int) -> bool:
     """Let so many events happen; whether any is left to come.
 
     It ends with the last request, or when nothing can ever happen to those that are left.
     """
-    w = by_reference(world)
+    w = by_reference(state)
     clock, n = w.clock[0], w.requests.shape[0]
     for _ in range(n_events):
         if clock.n_finished + clock.n_dropped == n:
@@ -198,38 +198,38 @@ def arrive_from_afar(w: SimulationState, r: int) -> None:
     arrive_at_decode(w, r)
 
 
-class WorldReference(types.Type):
-    """Pointer to a world that stays where it is."""
+class StateReference(types.Type):
+    """Pointer to a state that stays where it is."""
 
-    def __init__(self, world: Any) -> None:
-        self.world = world
-        super().__init__(name=f"reference({world.name})")
+    def __init__(self, state: Any) -> None:
+        self.state = state
+        super().__init__(name=f"reference({state.name})")
 
     def field(self, name: str) -> Any:
         """Type of a field."""
-        return self.world.types[self.world.fields.index(name)]
+        return self.state.types[self.state.fields.index(name)]
 
 
-@register_model(WorldReference)
+@register_model(StateReference)
 class _Model(models.PrimitiveModel):
-    def __init__(self, manager: Any, known: WorldReference) -> None:
-        super().__init__(manager, known, manager[known.world].get_value_type().as_pointer())
+    def __init__(self, manager: Any, known: StateReference) -> None:
+        super().__init__(manager, known, manager[known.state].get_value_type().as_pointer())
 
 
 @infer_getattr
 class _Fields(AttributeTemplate):
-    key = WorldReference
+    key = StateReference
 
-    def _resolve(self, known: WorldReference, name: str) -> Any:
-        return known.field(name) if name in known.world.fields else None
+    def _resolve(self, known: StateReference, name: str) -> Any:
+        return known.field(name) if name in known.state.fields else None
 
     generic_resolve = cast(Any, _resolve)
 
 
-@lower_getattr_generic(WorldReference)
-def _field(_: Any, builder: Any, known: WorldReference, pointer: Any, name: str) -> Any:
+@lower_getattr_generic(StateReference)
+def _field(_: Any, builder: Any, known: StateReference, pointer: Any, name: str) -> Any:
     """A field, read number by number."""
-    place = cgutils.gep_inbounds(builder, pointer, 0, known.world.fields.index(name))
+    place = cgutils.gep_inbounds(builder, pointer, 0, known.state.fields.index(name))
     return _loaded(builder, place)
 
 
@@ -246,17 +246,17 @@ def _loaded(builder: Any, place: Any) -> Any:
     return found
 
 
-def _by_reference(_: Any, world: Any) -> Any:
+def _by_reference(_: Any, state: Any) -> Any:
     def pointer(_: Any, builder: Any, __: Any, given: Any) -> Any:
         place = cgutils.alloca_once(builder, given[0].type)
         builder.store(given[0], place)
         return place
 
-    return WorldReference(world)(world), pointer
+    return StateReference(state)(state), pointer
 
 
 by_reference = cast(Callable[[SimulationState], SimulationState], intrinsic(_by_reference))
-"""A world as the functions of the event loop hand it on; it stays where it is as long as the caller runs."""
+"""A state as the functions of the event loop hand it on; it stays where it is as long as the caller runs."""
 
 
 @compiled_apart

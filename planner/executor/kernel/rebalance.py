@@ -170,7 +170,7 @@ def give_up(w: SimulationState, k: int) -> None:
 
 
 class Holdings(NamedTuple):
-    """The part of the world that says who holds what."""
+    """The part of the state that says who holds what."""
 
     entries: Records
     blocks: NDArray[int32]
