@@ -70,13 +70,7 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def json_values(name: str, text: str, problems: list[InputProblem]) -> list[tuple[int, Any]] | None:
-    """JSON values of a text with their lines; None where the first is no result of a benchmark.
-
-    Args:
-        name: the file, as problems call it.
-        text: its content.
-        problems: what is wrong with later values is added.
-    """
+    """JSON values of a text with their lines; None where the first is no result of a benchmark."""
     if not text.lstrip().startswith("{"):
         return None
     found: list[tuple[int, Any]] = []

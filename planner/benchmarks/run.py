@@ -126,14 +126,7 @@ class ResultTable:
     def statistics(
         self, mean: str, quantiles: Mapping[str, float], scale: float = 1.0, least: float = 0.0
     ) -> Statistics | None:
-        """A quantity of the table; None where it has neither mean nor median.
-
-        Args:
-            mean: key of the mean.
-            quantiles: fractions of the requests by key, ascending.
-            scale: what figures are multiplied with.
-            least: smallest mean.
-        """
+        """A quantity of the table; None where it has neither mean nor median."""
         found = self.number(mean, least, scale)
         pairs = [(fraction, self.number(key, 0.0, scale)) for key, fraction in quantiles.items()]
         ordered = tuple((fraction, value) for fraction, value in pairs if value is not None)

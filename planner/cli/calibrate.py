@@ -121,14 +121,8 @@ def fitted(
     """The profile, and its points scored by it and, where the fit began with that, by the shipped stack.
 
     Args:
-        paths: files of points.
-        files: their points.
-        name: framework, perhaps with a version.
-        stem: name of the profile.
         how: whether curves of the catalogue are fitted to as well, and whether the fit begins with the priors.
         settings: how the framework is run, where that is stated.
-        source: whose the points are.
-        day: that the profile bears.
     """
     from planner.profiles.stack_writer import as_written
     from planner.studies.fidelity import (

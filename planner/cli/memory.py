@@ -21,7 +21,6 @@ def check_memory(
     """Say what a run takes where that is much.
 
     Args:
-        scenario: what is planned and run.
         question: how many requests; up to its limit on them, where the caller was given one.
         by: who shares the replications; None: this process.
         keep: whether records are wanted.

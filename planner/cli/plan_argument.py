@@ -18,7 +18,6 @@ def plans_of(asked: Sequence[tuple[str, Sequence[str]]], time_limit_s: float) ->
 
     Args:
         asked: names of files and scenarios, each with its `--set` overrides.
-        time_limit_s: seconds that the search of one plan may take.
 
     Raises:
         UsageError: keys of a scenario are changed, and a plan is given.

@@ -21,9 +21,6 @@ LOG = "planner"
 def progress(text: str) -> Iterator[Callable[[str], None]]:
     """Show that something goes on.
 
-    Args:
-        text: what.
-
     Yields:
         What changes the text.
     """
@@ -47,9 +44,6 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
 @contextmanager
 def progress_bar(text: str) -> Iterator["Reach"]:
     """Show how far something is.
-
-    Args:
-        text: what.
 
     Yields:
         What is told the fraction that is done, and of what.

@@ -257,7 +257,6 @@ def size_prices(kinds: Sequence[str], texts: Sequence[str]) -> dict[str, Price]:
     """Rents by the names of accelerators.
 
     Args:
-        kinds: accelerators as they were asked for.
         texts: prices as they were stated, each one or several with commas.
 
     Raises:

@@ -56,8 +56,6 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
     """Every fleet, or those of some names, that can be planned beside a plan, and why each of the others cannot.
 
     Args:
-        problem: the question.
-        plan: the planned fleet.
         deadline: `work_s()` time for all of them together; what one leaves is the others'.
         names: those that are asked for; None: all.
 
@@ -77,10 +75,6 @@ def compared(scenario: Scenario, classes: Classes, asked: Sequence[Variant], pla
     """Fleets of variants, each planned in its part of the time.
 
     Args:
-        scenario: the question.
-        classes: its requests.
-        asked: the variants.
-        plan: the planned fleet.
         deadline: `work_s()` time for all of them together; what one leaves is the others'.
 
     Returns:
@@ -199,8 +193,6 @@ def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Vari
     site; with one site also of what may be tried there, unless told not to.
 
     Args:
-        problem: the question.
-        plan: the planned fleet.
         tries: whether to try other accelerators too.
     """
     scenario, asked = problem.scenario, problem.scenario.with_open_layouts()

@@ -17,7 +17,6 @@ def by_run_alone(queue: ColocatedQueue | None, layout: str | None, of: str) -> I
     Args:
         queue: the steady state that they are of; None: none is stated.
         layout: of an instance, as `Layout.parse` reads it; None: unknown.
-        of: whose times.
     """
     if queue is None:
         return
@@ -37,8 +36,6 @@ def batch_doubts(problem: Problem, solution: Solution, of: str | None = None) ->
     """The same of all colocated pools of a plan, each once; nothing where no waits are stated.
 
     Args:
-        problem: the question.
-        solution: its plan.
         of: whose times; None: the pool's.
     """
     if not (problem.has_batches and problem.has_queueing_model):
@@ -53,11 +50,7 @@ def batch_doubts(problem: Problem, solution: Solution, of: str | None = None) ->
 
 
 def composed_notes(used: Iterable[Batching]) -> Iterator[Note]:
-    """That passes are composed of measured times.
-
-    Args:
-        used: batches of a fleet.
-    """
+    """That passes are composed of measured times."""
     if any(batching.overlapped_req_per_s for batching in used):
         what = "prefill and decode are taken to follow one another, and its gap counts that they may overlap perfectly"
         yield note("colocated-composed", f"passes of the colocated fleets are composed of measured times: {what}")

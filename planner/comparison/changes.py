@@ -177,11 +177,7 @@ def with_value(record: Any, key: KeyPath, value: object) -> Any:
 
 
 def changes_of(scenario: Scenario) -> Iterator[Change]:
-    """Every change that may let a scenario without a plan have one, in the order of the answer.
-
-    Args:
-        scenario: the question.
-    """
+    """Every change that may let a scenario without a plan have one, in the order of the answer."""
     yield from _less_demand(scenario)
     yield from _more_budget(scenario)
     yield from _laxer_promises(scenario)

@@ -18,11 +18,6 @@ Stock = Mapping[str, Mapping[str, int]]
 def colocated_fleets(asked: Scenario, scenario: Scenario, plan: Fleet) -> Iterator[Variant]:
     """Fleets of the colocated pools of a scenario alone: the cheapest, or as many accelerators and for the same bill;
     and the best of those that can be had.
-
-    Args:
-        asked: the question with colocated pools.
-        scenario: the question, which says what can be had.
-        plan: the planned fleet.
     """
     pools = [pool for pool in asked.pools.values() if pool.role == "colocated"]
     n, bill, is_cost = plan.n_accelerators, plan.cost.usd_per_hour, scenario.objective == "min-cost"
@@ -58,9 +53,6 @@ def _stock(scenario: Scenario, pools: list[Pool], most: int | None) -> dict[str,
 def in_batches(scenario: Scenario) -> Scenario:
     """The scenario with colocated pools in the place of all others: for each site that decodes and each model one of
     the kind of accelerators that decodes there, on all layouts that pools of that kind have.
-
-    Args:
-        scenario: the question, with decode pools.
     """
     pools = {f"colocated{suffix}": _colocated(scenario, home) for suffix, home in first_decoders(scenario).items()}
     return scenario.model_copy(update={"pools": pools})

@@ -42,8 +42,6 @@ def mixed_home(
     """The scenario with all kinds of accelerators of the decoding sites in both roles there, and none elsewhere.
 
     Args:
-        scenario: the question.
-        requests: what is asked of it.
         budget_usd_per_hour: what the fleet may cost; None: nothing is said.
         most_accelerators: of each kind at a site, where fewer than the stock may be used.
 

@@ -22,7 +22,6 @@ def homogeneous(scenario: Scenario, n_accelerators: int | None) -> Scenario:
     """The scenario on the hardware that decodes at every site, without any other.
 
     Args:
-        scenario: the question.
         n_accelerators: fleet of one site to get the most out of; None keeps the demand and seeks the cheapest fleet.
 
     Returns:

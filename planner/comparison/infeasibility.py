@@ -307,8 +307,6 @@ def _least_number(does: Callable[[int], bool], first: int, most: int, apart: int
 
     Args:
         does: whether a number does.
-        first: where to look first.
-        most: the greatest number there is.
         apart: how far above a number that does not the one that is found may be.
 
     >>> _least_number(lambda i: i >= 37, 40, 1000), _least_number(lambda i: i >= 37, 12, 1000)

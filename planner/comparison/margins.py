@@ -115,8 +115,6 @@ def strongest(comparison: PlanComparison, others: Sequence[Baseline], *, is_open
     """The strongest of some opponents.
 
     Args:
-        comparison: the plan and what it is compared with.
-        others: opponents.
         is_open: whether it is not decided between them: then the one that may be strongest.
     """
     return largest(others, lambda other: -margins(comparison, other)[1 if is_open else 0])

@@ -25,9 +25,6 @@ def one_site_text(scenario: Scenario, requests: Requests, plan: Fleet, others: S
     """The verdict without a second site: nothing is to be moved, so what was asked is what the plan costs.
 
     Args:
-        scenario: the question.
-        requests: what is asked.
-        plan: the planned fleet.
         others: other fleets for the same requests, as far as they were planned.
     """
     alike = [other for other in others if other.name not in OF_ONE_SERVING]
@@ -37,11 +34,6 @@ def one_site_text(scenario: Scenario, requests: Requests, plan: Fleet, others: S
 
 def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Iterator[Note]:
     """Note on how to ask for the other fleet that the verdict names, where that is better than the plan.
-
-    Args:
-        scenario: the question.
-        plan: the planned fleet.
-        others: other fleets for the same requests.
 
     Returns:
         Nothing where there are several sites: there a verdict is about where to prefill.
@@ -55,12 +47,7 @@ def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Ite
 
 
 def worth_listing(scenario: Scenario, others: Sequence[Baseline]) -> tuple[Baseline, ...]:
-    """Every fleet once, and all changes together only where that is better than each of them alone.
-
-    Args:
-        scenario: the question.
-        others: fleets for the same requests.
-    """
+    """Every fleet once, and all changes together only where that is better than each of them alone."""
     kept = each_once(sorted(others, key=lambda other: not other.changes))  # of two names that which can be adopted
     single = [other for other in kept if other.changes and other.name != BEST_OF_EACH]
     names = {

@@ -68,7 +68,6 @@ class Planned:
         """Distribution of the TTFT of a class, of one period or of the whole time.
 
         Args:
-            name: of the class.
             period: of several; None: all of them.
             req_per_s: rate over all classes and the whole time; None: the one that the plan is for [req/s].
             is_loaded: whether waits count.
@@ -85,8 +84,6 @@ class Planned:
         """Time per output token of a class that a fraction of its requests does not exceed, where it is longest.
 
         Args:
-            name: of the class.
-            q: the fraction, 0 <= q < 1.
             period: of several; None: all of them.
             req_per_s: rate over all classes and the whole time; None: the one that the plan is for [req/s].
 
@@ -115,8 +112,6 @@ def planned_fleet(scenario: Scenario, classes: Classes, deadline: float, is_any:
     """The best fleet of a scenario that is found until a deadline; None where it is proven that there is none.
 
     Args:
-        scenario: the question.
-        classes: its requests, as another problem has read them.
         deadline: `work_s()` time to stop at.
         is_any: whether the first fleet that does will do.
 
@@ -150,12 +145,7 @@ def _easy(problem: Problem) -> Problem:
 
 
 def too_slow(scenario: Scenario, classes: Classes) -> str:
-    """Which prompts take longer to prefill than they may, to be said behind a semicolon; nothing where none do.
-
-    Args:
-        scenario: a question without a plan.
-        classes: its requests.
-    """
+    """Which prompts take longer to prefill than they may, to be said behind a semicolon; nothing where none do."""
     slow = max(too_slow_alone(resolved_problem(scenario, (), classes)), default=None)  # on any of its layouts
     if slow is None:
         return ""

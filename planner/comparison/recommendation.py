@@ -37,11 +37,7 @@ class MeritBounds(NamedTuple):
 
 
 def rivals(comparison: PlanComparison) -> list[Baseline]:
-    """Fleets that do what the plan is for, on whatever stock.
-
-    Args:
-        comparison: the plan and what it is compared with.
-    """
+    """Fleets that do what the plan is for, on whatever stock."""
     scenario, plan = comparison.scenario, comparison.plan
     asked = (other for other in comparison.others if other.name in ALTERNATIVES)
     return [o for o in asked if does_the_same(scenario.objective, plan, o) and judged_by(comparison, o) is not None]
@@ -77,7 +73,6 @@ def best_kinds(scenario: Scenario, bounds: Mapping[Serving, MeritBounds]) -> fro
 
     Args:
         scenario: the question, whose objective says what a gain is.
-        bounds: of every kind that is known.
     """
     known = [kind for kind in SIMPLEST_FIRST if kind in bounds]
     found = frozenset(known[:1])
@@ -98,13 +93,7 @@ def _better(
 
 
 def gain(scenario: Scenario, ours: float, theirs: float) -> float:
-    """Gain of the first of two figures over the other [fraction].
-
-    Args:
-        scenario: the question.
-        ours: a rate, or one over a bill or a TTFT.
-        theirs: likewise.
-    """
+    """Gain of the first of two figures over the other [fraction]."""
     if ours <= 0 or theirs <= 0:
         return -inf if ours <= 0 else inf
     return ours / theirs - 1 if scenario.objective == "max-throughput" else 1 - theirs / ours
@@ -140,20 +129,12 @@ def _merit_bounds(comparison: PlanComparison) -> dict[Serving, MeritBounds]:
 def is_planned_as_even(scenario: Scenario) -> bool:
     """True if times are promised to requests that arrive otherwise than colocated fleets are planned for: what these
     reach is then not known, and where arrivals are burstier the most that they may.
-
-    Args:
-        scenario: the question.
     """
     return bool(uneven_arrivals(scenario)) and (scenario.promises_latency or scenario.objective == "min-ttft")
 
 
 def despite_bursts(comparison: PlanComparison, because: str) -> str:
-    """Words of a verdict, with the arrivals that leave it open where they do.
-
-    Args:
-        comparison: the plan and what it is compared with.
-        because: what is said of it as fleets were planned.
-    """
+    """Words of a verdict, with the arrivals that leave it open where they do."""
     scenario, kinds = comparison.scenario, comparison.kinds
     if "colocated" not in kinds or len(kinds) == 1 or not is_planned_as_even(scenario):
         return because

@@ -16,9 +16,6 @@ REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 def scenario_models(scenario: Scenario) -> tuple[DeployedModel, ...]:
     """Every model that a pool of the scenario serves, once, in the order of the pools.
 
-    Args:
-        scenario: the question.
-
     Returns:
         Models by the name of their profile, which classes and pools of the plan call them by.
     """

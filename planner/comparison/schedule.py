@@ -58,9 +58,6 @@ def spare_notes(scenario: Scenario, classes: Classes, plan: Fleet, deadline: flo
     """Saving of the cheapest fleet without spare, where the question asks for spare at the least cost.
 
     Args:
-        scenario: the question.
-        classes: its requests.
-        plan: the planned fleet.
         deadline: `work_s()` time to stop at.
     """
     kinds, ours = scenario.spare.survive, plan.cost.usd_per_hour

@@ -36,7 +36,6 @@ def setup_notes(scenario: Scenario, pools: Sequence[PoolCandidate]) -> Iterator[
     """Where pools of one model differ in software or number formats, and where a format is emulated.
 
     Args:
-        scenario: the question.
         pools: the pools that were to choose from, also those that the plan leaves empty.
 
     Returns:

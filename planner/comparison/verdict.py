@@ -31,13 +31,6 @@ from planner.units import number, percent
 def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compared: Compared) -> Verdict:
     """The verdict on a plan: the kind of serving to recommend, from which all else follows.
 
-    Args:
-        scenario: the question.
-        classes: its requests.
-        plan: the planned fleet.
-        gap: relative distance of its objective to its bound.
-        compared: what it is compared with.
-
     Returns:
         The kind that `recommended` leaves, if it is one. Prefill in another site, and prefill and decode apart, are
         worth it where that is such a kind, and decided where all kinds that are possible agree.
@@ -63,9 +56,6 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
 
 def disaggregation(comparison: PlanComparison) -> Disaggregation | None:
     """The verdict on prefill and decode apart, in whatever site: against fleets that do both in one batch.
-
-    Args:
-        comparison: the plan and what it is compared with.
 
     Returns:
         None where the plan is compared with none of the other side.
@@ -133,11 +123,7 @@ def _apart(comparison: PlanComparison, other: Baseline) -> str:
 
 
 def cross_site(comparison: PlanComparison) -> tuple[str, Baseline | None]:
-    """Verdict on prefill in another site, where there is one, and the fleet that it rests on.
-
-    Args:
-        comparison: the plan and what it is compared with.
-    """
+    """Verdict on prefill in another site, where there is one, and the fleet that it rests on."""
     kinds = comparison.kinds
     if comparison.cheaper:
         return _no(_by_the_demand(comparison, comparison.cheaper[0])), comparison.cheaper[0]

@@ -216,11 +216,6 @@ class Deployment:
 def deployment(plan: Plan, parameters: Parameters, origin: str) -> Deployment:
     """The deployment of a plan.
 
-    Args:
-        plan: the plan.
-        parameters: what must be told beside it.
-        origin: how errors call the plan.
-
     Raises:
         InputError: the plan does not say what its pools serve.
     """

@@ -15,9 +15,6 @@ def engine_args(deployment: Deployment, unit: Unit, engine: EngineName, served_a
     """Arguments that say what an instance is; none about its role or its ports.
 
     Args:
-        deployment: what it belongs to.
-        unit: its pool.
-        engine: what it runs.
         served_as: what requests call the model; None: the name of its profile.
 
     Returns:

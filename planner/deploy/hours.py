@@ -108,10 +108,7 @@ def scaled_object(deployment: Deployment, metadata: Manifest, target: Manifest, 
     """ScaledObject that has KEDA scale a workload by the hours.
 
     Args:
-        deployment: what is deployed.
-        metadata: of the object.
         target: the workload: apiVersion, kind and name.
-        schedule: of the pool that it is.
     """
     least, most = replica_limits(schedule)
     spec = {

@@ -74,7 +74,6 @@ def parameters_from(texts: Iterable[str], plan: Plan) -> Parameters:
 
     Args:
         texts: such as `label.h200-sxm=NVIDIA-H200`.
-        plan: the plan that they are about.
 
     Raises:
         UsageError: a text is not KEY=VALUE.

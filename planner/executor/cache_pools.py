@@ -40,8 +40,6 @@ def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: PromptBl
     """The fields of a state that are about caches.
 
     Args:
-        scenario: the question.
-        plans: links of the plan.
         blocks: blocks of every prompt; None where nothing is kept.
     """
     sites = list(scenario.sites)

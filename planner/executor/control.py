@@ -19,9 +19,6 @@ def convertible(
     """True if the plan's instances may change between prefill and decode.
 
     Args:
-        scenario: the question.
-        prefill: prefill pools.
-        decode: decode pools.
         places: prompts that an instance of every prefill pool takes at once.
 
     Raises:
@@ -90,7 +87,6 @@ def idle_control(thresholds: NDArray[np.float64], first_actor: int) -> dict[str,
 
     Args:
         thresholds: of every class, as planned [tokens].
-        first_actor: of the scheduler's own.
     """
     control = np.zeros(1, dtype=SCHEDULER)
     for field in ("factor", "base", "lowest", "highest"):
@@ -112,11 +108,7 @@ def scheduler_fields(
     """The fields of a state that are about its control.
 
     Args:
-        scenario: the question.
         thresholds: of every class, as planned [tokens].
-        pools: records of the prefill pools.
-        found: records of the units.
-        first_actor: of the scheduler's own.
     """
     fields, stated = idle_control(thresholds, first_actor), scenario.execution.scheduler
     control = fields["scheduler"]

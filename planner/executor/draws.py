@@ -91,11 +91,7 @@ def drawn_requests(
     """Requests of a scenario in order of arrival; their classes are those of the scenario, in its order.
 
     Args:
-        scenario: its classes and their workloads.
-        n: how many.
         req_per_s: mean rate of all classes [1/s].
-        draws: where randomness comes from.
-        data_dirs: folders in which traces are looked for.
         rates: of every class, up to a factor; None: the scenario's shares.
 
     Returns:
@@ -173,9 +169,6 @@ def to_streams(requests: Records, streams: Sequence[RequestStream], classes: Seq
 
     Args:
         requests: as drawn; changed.
-        streams: of the system.
-        classes: names of the classes, by their index.
-        draws: where randomness comes from.
     """
     if [stream.request_class for stream in streams] == list(classes):
         return  # each class is a stream, in the same order
@@ -249,7 +242,6 @@ def columns_of(records: Records, names: Iterable[str], chosen: NDArray[np.bool_]
 
     Args:
         records: shape (n,).
-        names: of the columns.
         chosen: of which records; None: of all.
     """
     found = {name: np.empty(len(records), dtype=records.dtype[name]) for name in names}

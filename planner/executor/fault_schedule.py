@@ -35,12 +35,7 @@ def fault_schedule(plan: System, horizon_s: float, draws: Draws) -> Records:
     """Everything that happens to instances and links.
 
     Args:
-        plan: the system.
         horizon_s: time up to which crashes at random are drawn [s].
-        draws: where randomness comes from.
-
-    Returns:
-        Records in order of time.
 
     Raises:
         InputError: a fault names a link or an instance that the plan does not have.

@@ -47,9 +47,7 @@ def paced_s(plan: System, requests: Records, faults: Records, blocks: PromptBloc
     all of it, those who wait for the slowest part would gather so slowly that no run is long enough.
 
     Args:
-        plan: the system.
         requests: in order of arrival; not changed.
-        faults: what happens to instances and links.
         blocks: blocks of every prompt, where the scenario has caches.
     """
     w = simulation_state(plan, requests.copy(), faults=faults, blocks=blocks)

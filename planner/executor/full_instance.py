@@ -35,7 +35,6 @@ def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.boo
     """Highest rate of an instance with all it can hold, or as much as its limit on the time per token allows.
 
     Args:
-        one: its pool.
         requests: that reach the pool, in order; they are offered again from the first as long as more are needed.
         is_standing: whether their prompts were computed elsewhere.
     """

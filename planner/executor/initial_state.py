@@ -72,9 +72,7 @@ def simulation_state(
     """The records of a run, nothing happened yet.
 
     Args:
-        plan: the system.
         requests: the requests, in order of arrival; changed by the run.
-        warm_up: requests before the first that counts.
         cool_down: requests up to the last that counts; all if not given.
         users: of a closed loop, who each send a request, wait until it has left, and think before the next, for as long
             as its `arrival_s` says; 0: requests arrive by themselves.
@@ -146,10 +144,7 @@ def colocated_state(
 
     Args:
         requests: in order of arrival; changed by the run.
-        pool: the pool, whose door is the first.
         users: of a closed loop; 0: requests arrive by themselves.
-        faults: what happens to its instances, in order of time.
-        max_retries: how often a request starts again after crashes.
     """
     doors, ways = np.zeros(1, dtype=POOL), np.zeros(1, dtype=DECODE_POOL)
     doors["n_up"], doors["longest_tokens"], ways["longest_tokens"] = pool.n_instances, inf, inf

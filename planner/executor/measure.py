@@ -69,9 +69,6 @@ def outcome(plan: System, w: SimulationState, window: Window, *, keep: bool = Fa
     """The figures of a run that has ended.
 
     Args:
-        plan: the system.
-        w: its records.
-        window: the arrivals that count.
         keep: whether the requests' own records are wanted as well.
         is_paced: whether requests come as fast as the part that fills first answers them: as many are answered.
 

@@ -64,13 +64,7 @@ class BatchingPool:
 
 
 def colocated_fields(pools: Sequence[BatchingPool], n_requests: int, longest_output: int) -> dict[str, Any]:
-    """The fields of a state that are about colocated pools, of which nothing has happened.
-
-    Args:
-        pools: in the order of their numbers.
-        n_requests: of the run.
-        longest_output: tokens that a request may generate at the most.
-    """
+    """The fields of a state that are about colocated pools, of which nothing has happened."""
     records, n_replicas = np.zeros(len(pools), COLOCATED_POOL), [one.rules.n_replicas for one in pools]
     for record, one in zip(records, pools, strict=True):
         record["n"], record["door"] = one.n_instances, one.door

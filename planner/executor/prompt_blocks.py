@@ -42,11 +42,6 @@ def trace_blocks(scenario: Scenario, requests: Records, data_dirs: Sequence[Path
 
     A trace that has been run whole and goes on is about others: nothing of its first round is in its second.
 
-    Args:
-        scenario: its classes and their workloads.
-        requests: as drawn.
-        data_dirs: folders in which traces are looked for.
-
     Raises:
         InputError: no class has a trace with block hashes, or two have blocks of different sizes.
     """
@@ -97,12 +92,7 @@ def numbered(trace: Trace) -> tuple[NDArray[np.int32], int]:
 
 
 def session_blocks(session: Integers, total_tokens: Integers) -> PromptBlocks:
-    """Blocks of the turns of sessions: those of a session's turns are alike as far as they go.
-
-    Args:
-        session: number of the session of every turn.
-        total_tokens: length of its prompt.
-    """
+    """Blocks of the turns of sessions: those of a session's turns are alike as far as they go."""
     _, place = np.unique(session, return_inverse=True)
     most = np.zeros(int(place.max()) + 1, dtype=np.int64)
     np.maximum.at(most, place, total_tokens // BLOCK_TOKENS)

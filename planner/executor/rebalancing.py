@@ -53,9 +53,6 @@ def rebalance_fields(
     """The fields of a state that are about moves of prefixes between cache pools.
 
     Args:
-        scenario: the question.
-        prefill: pools with instances of their own.
-        plans: links of the plan.
         blocks: blocks of every prompt; None where nothing is kept.
         first_actor: of the rebalancing's own: the look, then one per link.
     """

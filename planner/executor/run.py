@@ -109,13 +109,7 @@ def replications(
     """The outcomes of some replications, in order.
 
     Args:
-        plan: the system.
-        question: how long each is.
-        some: which.
         req_per_s: rate of all requests [1/s].
-        data_dirs: folders in which traces are looked for.
-        progress: is told the fraction done now and then.
-        workers: who shares the replications.
         keep: whether the records of the first are wanted as well.
     """
     if workers.dask is None and min(workers.n_processes, len(some)) == 1:
@@ -135,10 +129,7 @@ def with_full_rates(plan: System, question: RunQuestion, req_per_s: float, data_
     """The system with what its colocated instances do at the most, for the requests that reach them in a short run.
 
     Args:
-        plan: the system.
-        question: whose first requests they are.
         req_per_s: rate of all requests [1/s].
-        data_dirs: folders in which traces are looked for.
     """
     if not plan.colocated:
         return plan
@@ -234,8 +225,6 @@ def draw_extra_steps(requests: Records, scenario: Scenario, draws: Draws) -> Non
 
     Args:
         requests: as drawn, their classes those of the scenario, in its order; changed.
-        scenario: its models.
-        draws: where randomness comes from.
     """
     for index, name in enumerate(scenario.workloads):
         used = scenario.speculation_of(scenario.model_of(name))
@@ -268,8 +257,6 @@ def drawn_steps(tokens: Integers, chances: NDArray[np.float64], generator: np.ra
 
     Args:
         tokens: tokens to make, shape (n,); 0 needs no step.
-        chances: probability of each yield, sum 1.
-        generator: where randomness comes from.
     """
     left, steps, yields = tokens.astype(np.int64), np.zeros(len(tokens), dtype=np.int64), np.arange(1, len(chances) + 1)
     while (unfinished := np.flatnonzero(left > 0)).size:

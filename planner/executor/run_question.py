@@ -96,7 +96,6 @@ def run_on(
     longer instead: more of the same would have the same bias.
 
     Args:
-        question: the first run, and the limit.
         run: the run of some replications and of all before them.
         enough: whether it will do.
         fits: whether there is the memory for a question with so many replications; the first has it.

@@ -62,7 +62,6 @@ def prefill_room(served: InstanceModel, measured: MeasuredInstance | None, memor
     """Room of a prefill instance beside the weights.
 
     Args:
-        served: the model on the instance.
         measured: whose times are used instead, if any: what somebody ran on it fits.
         memory_gb: room that the scenario states [GB]; None: as counted.
 
@@ -258,7 +257,6 @@ def decode_times(found: Source, context_tokens: float) -> DecodeTimes:
     """Decode steps and memory of a pool's instances.
 
     Args:
-        found: what times them.
         context_tokens: mean context of the requests that they decode [tokens].
 
     Raises:

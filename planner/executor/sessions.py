@@ -36,9 +36,7 @@ def session_requests(scenario: Scenario, n: int, req_per_s: float, draws: Draws)
 
     Args:
         scenario: its workload says how long first prompts and answers are, `execution.sessions` the rest.
-        n: how many.
         req_per_s: mean rate of requests [1/s].
-        draws: where randomness comes from.
 
     Raises:
         InputError: the scenario's only class of requests does not state its lengths.

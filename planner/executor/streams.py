@@ -59,10 +59,7 @@ def streams_of(
     """The streams of a plan, in the order of the scenario's classes; those without requests are left out.
 
     Args:
-        scenario: the question that the plan answers.
-        fleet: a plan, or one of its baselines.
         period: the period that is run; None: the plan has one demand.
-        data_dirs: folders in which traces are looked for.
 
     Raises:
         InputError: the plan is of other classes or sites, or does not say where a class is decoded.

@@ -32,12 +32,7 @@ class Timed(NamedTuple):
 
 
 def timed(parts: Sequence[PeriodReplications], classes: Sequence[str]) -> Timed:
-    """Quantiles of TTFT and TPOT of all requests and of each class, and intervals of these and of their means.
-
-    Args:
-        parts: the periods that were run, each as often.
-        classes: names of classes.
-    """
+    """Quantiles of TTFT and TPOT of all requests and of each class, and intervals of these and of their means."""
     found, scenario = Timed({}, {}), parts[0].system.scenario
     for name in classes:
         own = _timed(parts, name, scenario.slo_of(name))

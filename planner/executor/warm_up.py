@@ -67,14 +67,7 @@ def relaxation_s(req_per_s: float, busy: float, arrivals_scv: float, work_scv: f
 
 
 def relaxation_times(plan: System, w: SimulationState, counted: slice, busy: Mapping[str, float]) -> dict[str, float]:
-    """Relaxation time of every pool, by the name of its figure [s]; nan of those that served no two requests.
-
-    Args:
-        plan: the system.
-        w: the records of its run.
-        counted: requests that count.
-        busy: utilisation of every pool, as it was seen.
-    """
+    """Relaxation time of every pool, by the name of its figure [s]; nan of those that served no two requests."""
     some = w.requests[counted][:N_TO_LEARN]
     seen = {name: some[name][some["finish_s"] >= 0] for name in (*PREFILLED, *DECODED, "route")}
     prefilled, decoded = (w.routes[f"{role}_pool"][seen["route"]] for role in ("prefill", "decode"))
@@ -96,7 +89,6 @@ def unsettled(pools: Sequence[PoolPlan], mean: Mapping[str, float]) -> Unsettled
 
     Args:
         pools: those whose queues are to settle; none of a system that is kept full.
-        mean: figures of the run.
     """
     asked = [(STAYS_TO_WARM_UP, mean["stay_s"], STAYS)]
     for pool in pools:

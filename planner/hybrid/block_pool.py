@@ -35,7 +35,6 @@ def block_layout(model: HybridModel, block_tokens: int) -> BlockLayout:
     """Block sizes for a model.
 
     Args:
-        model: the model.
         block_tokens: tokens of a block of latents, at least 1.
 
     Returns:

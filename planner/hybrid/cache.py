@@ -75,12 +75,8 @@ def empty_cache(
     """The cache of a request before its first token.
 
     Args:
-        mixers: group of each layer, in order.
         dtype: format that is computed in, as the library names it.
         like: an array of that library, on the device that computes.
-
-    Returns:
-        Zero states and taps, and no latents.
     """
     return RequestCache([_empty_layer(group, dtype, like) for group in mixers])
 

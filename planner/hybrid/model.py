@@ -74,8 +74,6 @@ class HybridModel:
 
         Args:
             tokens: new tokens, at least one [tokens].
-            cache: of the request, changed.
-            chunk_tokens: most tokens of a pass.
             on_layer: called after each layer of each pass, while the next one is still to be computed.
             absorbed: whether MLA layers attend to latents, as decode does, rather than expand them.
 
@@ -97,7 +95,6 @@ class HybridModel:
 
         Args:
             tokens: last token of each request, in the order of the batch [batch].
-            batch: their caches, changed.
 
         Returns:
             Logits [batch, vocabulary].
@@ -176,9 +173,6 @@ class DecodeBatch:
     def join(self, cache: RequestCache) -> int:
         """Take a request in; its latents are the batch's from now on.
 
-        Returns:
-            Its place.
-
         Raises:
             InputError: the batch is full.
         """
@@ -236,10 +230,8 @@ def hybrid_model(
 
     Args:
         profile: its shapes; see `layer_shapes` for what can be run.
-        seed: of the weights.
         dtype: format to compute in; fp32 serves, fp64 shows that two forms of the same equation agree.
         rounds_cache: whether what is cached in 16 bits (latents, convolution taps) is rounded before its first use.
-        query_tokens: queries scored together in prefill attention.
         backend: library and device that compute; weights are drawn by NumPy always and moved there once.
 
     Returns:

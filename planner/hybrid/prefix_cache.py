@@ -112,15 +112,7 @@ class PrefixCache:
         return found
 
     def resume(self, tokens: Tokens, cache: RequestCache) -> int:
-        """Fill an empty cache with the longest reusable prefix of a request.
-
-        Args:
-            tokens: all tokens of the request.
-            cache: an empty cache, changed.
-
-        Returns:
-            Tokens that need not be computed.
-        """
+        """Fill an empty cache with the longest reusable prefix of a request."""
         n = self.reusable_tokens(tokens)
         self.hits.n_lookups += 1
         self.hits.asked_tokens += len(tokens)

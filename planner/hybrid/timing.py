@@ -81,15 +81,9 @@ def time_models(
     """Seconds of passes of several models, each at several points.
 
     Args:
-        models: the models.
         points: of each, lengths to prefill and batches to decode.
         n_rounds: times each is tried, after once unmeasured; all points of all models in turn, so that a slow spell of
             the machine hits them alike.
-        chunk_tokens: most tokens of one prefill pass.
-        seed: of the prompts.
-
-    Returns:
-        For each model one entry per point, in order.
     """
     rng = np.random.default_rng(seed)
     pairs = [(model, point) for model, own in zip(models, points, strict=True) for point in own]

@@ -42,11 +42,7 @@ def layer_payload(layer: LayerCache, first_token: int = 0) -> bytes:
     """One layer of a request as bytes: its latents from a token on, or its state and taps whole.
 
     Args:
-        layer: the layer's cache.
         first_token: first token of the latents, whose earlier ones the receiver has.
-
-    Returns:
-        Little-endian values, without any header.
     """
     if isinstance(layer, LatentCache):
         return to_bf16(layer.values[first_token:]).astype("<u2", copy=False).tobytes()

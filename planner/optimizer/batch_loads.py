@@ -58,7 +58,6 @@ def load_of(
     """The load of an instance.
 
     Args:
-        engine: the instance.
         prompts: requests whose prompts it computes; None: it computes none.
         everyone: these and the requests that join with their caches.
         computed_fraction: share of the former in all [fraction].
@@ -77,7 +76,6 @@ def roofline_load(
     """The load of an instance whose passes the roofline times.
 
     Args:
-        engine: the instance.
         prompts: requests whose prompts it computes; None: it computes none.
         everyone: these and the requests that join with their caches, all of which take memory and decode.
         computed_fraction: share of the former in all [fraction].
@@ -112,8 +110,6 @@ def preemption_of(served: InstanceModel, requests: RequestKinds, reserves_output
     """Preemption on an instance whose memory is kept full; None where nothing gives way.
 
     Args:
-        served: the model on an instance.
-        requests: what is held.
         reserves_output: whether memory is taken for the whole answer at once: then nothing gives way.
     """
     if reserves_output or requests.output_tokens <= 1:

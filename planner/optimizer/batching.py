@@ -45,7 +45,6 @@ class Batching:
         """Seconds of an instance that a prompt takes by a facet, remembered.
 
         Args:
-            facet: the facet.
             more_token_s: what each of its tokens takes beyond that [s].
         """
         if self.prompts is not None:
@@ -120,8 +119,6 @@ def pass_region(engine: ColocatedEngine, mixes: Sequence[RequestMix], times: Pas
     """The passes that an instance can make of the requests of some classes.
 
     Args:
-        engine: the instance.
-        mixes: requests of every class.
         times: seconds of these passes, or of more; None: they are found.
 
     Raises:

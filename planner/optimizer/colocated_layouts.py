@@ -75,11 +75,6 @@ def layout_options(
 ) -> tuple[tuple[LayoutOption, ...], LookedAt]:
     """Layout options of a pool, and what was looked at.
 
-    Args:
-        scenario: the question.
-        key: the colocated pool.
-        classes: requests that it may serve.
-
     Raises:
         InputError: nobody can time a layout, or any of "auto".
         InfeasibleError: weights or prompts do not fit.

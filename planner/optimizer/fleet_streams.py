@@ -59,7 +59,6 @@ class FleetStreams:
         """Requests that surely load a queue where the threshold is no further than an end; None without any.
 
         Args:
-            part: those beyond the threshold, or those up to it.
             end_tokens: the end [tokens].
         """
         if (part, end_tokens) not in self._known:

@@ -96,10 +96,6 @@ def sizings_to_bound(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
 
     Where instances can fill a link together, more of them send more at once, and every transfer is stretched further:
     such sizes come one by one, down to those that cannot.
-
-    Args:
-        problem: a problem with one route and an SLO on TTFT.
-        sizing: the largest sizes.
     """
     waiting, seen = [sizing], {sizing}
     while waiting:
@@ -122,8 +118,6 @@ def best_goodput_up_to(
     """The best goodput of some sizes and of all smaller ones, with a bound for all of them.
 
     Args:
-        problem: a problem with one route and an SLO on TTFT.
-        sizing: the largest sizes.
         deadline: `work_s()` time to stop at.
         least: rate below which the answer does not matter [req/s].
         enough: rate beyond which it does not either [req/s].

@@ -37,7 +37,6 @@ def run_within(solver: highspy.Highs, limit_s: float, is_integer: bool) -> None:
     the first relaxation.
 
     Args:
-        solver: HiGHS with a program.
         limit_s: longest run, in work [s].
         is_integer: whether some of its columns are.
     """

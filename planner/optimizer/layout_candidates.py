@@ -41,12 +41,6 @@ def candidates(
 ) -> tuple[tuple[LayoutCandidate, ...], LookedAt]:
     """Layouts of a pool of which plans are compared: all of a list, of "auto" those that `undominated` leaves.
 
-    Args:
-        scenario: the question.
-        key: a pool that may choose.
-        classes: the requests that it serves.
-        rates: service times of the pool on a layout.
-
     Raises:
         InputError: its service times are measured, or nobody can time any of its layouts.
         InfeasibleError: a listed layout does not fit, or "auto" finds none that does.
@@ -134,7 +128,6 @@ def undominated_marks(marks: NDArray[np.float64], most: int, alike: float = ALIK
 
     Args:
         marks: of every candidate, shape (candidates, marks); the first decides between many.
-        most: how many may be kept.
         alike: relative difference below which marks count as alike [fraction].
     """
     left: list[int] = []

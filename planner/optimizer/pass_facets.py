@@ -132,7 +132,6 @@ def _greatest(gain: Floats, rows: Floats, bounds: list[tuple[float, float | None
     Args:
         gain: of each x, shape (n,).
         rows: shape (rows, n).
-        bounds: least and greatest of each x.
     """
     from scipy.optimize import linprog
 
@@ -152,11 +151,7 @@ def _greatest(gain: Floats, rows: Floats, bounds: list[tuple[float, float | None
 
 
 def _corners(region: PassRegion) -> tuple[Floats, Floats]:
-    """Passes at the knots of the table that bound some possible pass: tokens, keys, sequences and context, and seconds.
-
-    Returns:
-        Shapes (n, 4) and (n,).
-    """
+    """Passes at the knots of the table that bound a possible pass: tokens, keys, sequences, context, and seconds."""
     t = region.times
     grids = np.meshgrid(t.spread, t.tokens, t.keys, t.sequences, t.contexts, indexing="ij")
     spread, tokens, keys, sequences, contexts = (g.ravel() for g in grids)

@@ -33,10 +33,7 @@ def too_long(
     """The error for prompts that no pool on their way holds.
 
     Args:
-        scenario: the question.
-        name: class of requests.
         rooms: name of each pool, longest prompt that it holds, and longest that would have to go there [tokens].
-        others: what else would do.
 
     Returns:
         Every pool's room beside the weights, and the smallest changes of it that would do.

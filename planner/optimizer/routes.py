@@ -45,10 +45,6 @@ def is_plain(problem: Problem, routes: Sequence[Route]) -> bool:
     """True if all requests are of one model, at one rate, from anywhere, and what is promised is of one route.
 
     Every class then has the same pools at all times, so that a threshold for each route says where its requests go.
-
-    Args:
-        problem: the question.
-        routes: all its routes.
     """
     scenario = problem.scenario
     has_fixed_roles = not (scenario.spare.survive or scenario.routing.role_conversion or problem.families)

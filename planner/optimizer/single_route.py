@@ -55,8 +55,6 @@ def at_threshold(problem: Problem, sizing: Sizing, threshold_tokens: float) -> R
     """The plan of some sizes at a threshold, by capacity alone; None where they do not serve the demand.
 
     Args:
-        problem: a problem with one route.
-        sizing: instances and ports.
         threshold_tokens: the threshold [tokens].
     """
     loads = exact_loads(problem, threshold_tokens)
@@ -75,8 +73,6 @@ def best_threshold(problem: Problem, sizing: Sizing, start_tokens: float) -> flo
     """The threshold that lets given sizes serve the highest rate [tokens].
 
     Args:
-        problem: a problem with one route.
-        sizing: instances and ports.
         start_tokens: the one to keep where none is to be chosen, or where it decides what use costs [tokens].
     """
     is_free = problem.scenario.routing.threshold_tokens == "free"
@@ -159,8 +155,6 @@ def at_best_threshold(
     """The plan of some sizes at the best threshold of their route, by capacity alone; None where they do not do.
 
     Args:
-        problem: a problem with one route.
-        sizing: instances and ports.
         threshold_tokens: the one to keep where nothing else decides [tokens].
         bound: what no plan passes, in the unit of a solution; None: nothing is proven.
     """

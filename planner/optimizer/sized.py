@@ -19,11 +19,7 @@ class Sizing:
 
 
 def full_sizing(problem: Problem) -> Sizing:
-    """Every pool and port at its own limit.
-
-    Args:
-        problem: the resolved scenario.
-    """
+    """Every pool and port at its own limit."""
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
     return Sizing(tuple(pool.max_instances for pool in problem.pools), ports)
 
@@ -32,7 +28,6 @@ def is_within_limits(problem: Problem, n_instances: Sequence[int]) -> bool:
     """True if inventories, the budget for instances alone and the ratio allow sizes, limits of each pool apart.
 
     Args:
-        problem: the resolved scenario.
         n_instances: instances of every pool, shape (pools,) [count].
     """
     pools, budget, ratio = problem.pools, problem.scenario.budget_usd_per_hour, problem.ratio
@@ -83,7 +78,6 @@ def with_ports(link: LinkSpec, ports: Sequence[int]) -> LinkSpec:
     """A link with given ports of its tiers alone.
 
     Args:
-        link: the link.
         ports: of every tier [count].
     """
     tiers = zip(link.tiers, ports, strict=True)

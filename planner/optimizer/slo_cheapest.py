@@ -37,7 +37,6 @@ def cheapest(problem: Problem, deadline: float, most_sizings: int) -> RoutedSolu
     Args:
         problem: a problem with one route, least cost as its objective and an SLO on TTFT.
         deadline: `work_s()` time to stop at.
-        most_sizings: sizes that are looked at.
 
     Returns:
         The plan and what no plan costs less than; None where none reaches the demand.

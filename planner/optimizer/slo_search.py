@@ -35,7 +35,6 @@ def search(
     """The best plan within the scenario's SLO on TTFT, or of the least TTFT, and its bound; None when no plan exists.
 
     Args:
-        problem: the resolved scenario.
         time_limit_s: seconds after which the best plan so far is returned with its gap.
         most_sizings: sizes that are looked at for the least cost under a promise.
 

@@ -28,7 +28,6 @@ def dense(config: HfConfig, *, gated_mlp: bool = True, tied: bool = False, **att
     """A dense model whose class differs from Llama's by what its keys do not say.
 
     Args:
-        config: its config.
         gated_mlp: whether its MLP has a gate.
         tied: whether its embeddings are tied where the config does not say so.
         attention: as `head_attention_layers` takes it.
@@ -55,12 +54,8 @@ def head_attention_layers(
     """Attention by heads with its norms, over all keys or a window.
 
     Args:
-        config: a config.
-        qk_norm: norm of queries and keys.
-        bias: biases where the config has attention_bias.
         norms: norms of a layer, where they are not two.
         every: every how many layers one is full where layers with windows are between; 0: all layers are alike.
-        facts: what else is so of every layer.
     """
     for key in BIASES:
         config.only(key, False)

@@ -63,9 +63,7 @@ def unknown_entries(entries: Iterable[str], names: Collection[str], n_layers: in
     """Entries of lists that name no module of a model: those of other towers, of drafts and of what is small left out.
 
     Args:
-        entries: names, globs and regular expressions.
         names: names of all modules of the model, from their layer on.
-        n_layers: layers of the model.
 
     >>> unknown_entries(["model.layers.0.mixer.in", "layers.9.mlp", "lm_head"], ["layers.0.mlp.up_proj"], 2)
     ['model.layers.0.mixer.in']

@@ -137,8 +137,6 @@ def interleaved(config: HfConfig, full: Table, every: int, window: Table | None 
     """Full layers between windows, as layer_types lists them, else each n-th of sliding_window_pattern.
 
     Args:
-        config: a config.
-        full: attention of full layers.
         every: every how many layers one is full, where the config does not say it.
         window: attention of windowed layers; None: that of full ones over the config's window.
     """

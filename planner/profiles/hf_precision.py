@@ -73,7 +73,6 @@ def statements(config: HfConfig, beside: JsonFile | None = None) -> list[Stateme
     """Statements of a config, and of a hf_quant_config.json beside it; problems go to the config's.
 
     Args:
-        config: the config.
         beside: ModelOpt's file; None: there is none.
     """
     own = config.get(KEY) or config.get("compression_config")  # as compressed-tensors called it at first
@@ -107,7 +106,6 @@ def stored_weights(
     """Formats of a checkpoint as its files state them, held against each other, its names and what is asked for.
 
     Args:
-        stated: what its files state.
         architecture: shapes, by whose parameters formats are counted.
         names: names of the model and its folder; they count where no precision is asked for.
         asked: a precision that somebody gives; it decides where no file states a quantisation.

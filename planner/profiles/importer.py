@@ -185,12 +185,7 @@ FEWEST_LETTERS = 8
 
 
 def refuse_by_layer(config: HfConfig, found: Table) -> None:
-    """Refuse keys that say what single layers have and that nothing read, by their names or their lengths.
-
-    Args:
-        config: a config that its family has read.
-        found: its architecture.
-    """
+    """Refuse keys that say what single layers have and that nothing read, by their names or their lengths."""
     n_layers = int(found["n_layers"])
     _hold_mlps(config, found, n_layers)
     for path, value in _unread(config.data, [*config.unmapped()], n_layers):

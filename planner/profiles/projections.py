@@ -34,13 +34,6 @@ def required(value: Value | None, key: str) -> Value:
 def projections(group: AttentionLayers, hidden: int) -> dict[str, int]:
     """Parameters of the matrices of one layer by the name of their module; norms, biases and convolutions left out.
 
-    Args:
-        group: layers of one kind.
-        hidden: width of the residual stream.
-
-    Returns:
-        Parameters by module, such as q_proj.
-
     Raises:
         InputError: a shape is unknown.
 

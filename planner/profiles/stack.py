@@ -337,8 +337,6 @@ class Calibration(StrictModel):
         """Which of an instance's figures lie outside the points, beside what these cover.
 
         Args:
-            hardware: its accelerators.
-            n: how many.
             **sizes: input_tokens, context_tokens or batch; None: not to be looked at.
         """
         found = [] if hardware in self.hardware else [f"{hardware} (it covers {', '.join(self.hardware)})"]

@@ -27,10 +27,6 @@ def cheaper(search: PromiseSearch, kept: Attempt) -> list[PlanCandidate]:
 
     Thresholds, ports and shares of each are the optimizer's, under a promise that is laxer by the error of its latency
     model. Half of the time that is left for runs may go into finding them.
-
-    Args:
-        search: what is asked for.
-        kept: the plan.
     """
     targets, now = relaxed_targets(search), work_s()
     until = now + SEARCH_PART * (search.settings.deadline - now)

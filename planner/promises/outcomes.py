@@ -76,7 +76,6 @@ def is_decided(found: Sequence[Promise], precise_fraction: float = 0.0) -> bool:
     """True where each promise is kept or broken for certain, or its figure is as precise as is asked for.
 
     Args:
-        found: promises beside a run.
         precise_fraction: half of an interval over its figure, below which nobody runs on: 0 where a promise is to be
             decided, more where a rate is sought and one that is a little lower decides sooner.
     """
@@ -95,12 +94,7 @@ def _is_precise(one: Promise, precise_fraction: float) -> bool:
 
 
 def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
-    """Promises of a scenario to each class on TTFT and on the decode step, beside a run.
-
-    Args:
-        scenario: the question.
-        run: of its plan, or of a period of it.
-    """
+    """Promises of a scenario to each class on TTFT and on the decode step, beside a run."""
     for part in run.classes:
         slo = scenario.slo_of(part.name)
         if slo is None:

@@ -133,11 +133,7 @@ def period_results(
     """Run the periods that bind, and the others where all of these hold, as long as there is time.
 
     Args:
-        settings: how each is run, and what is judged.
         stated: the question as it is run: a stricter limit on the time per token makes smaller batches.
-        promised: the question with the promises that are judged.
-        planned: its plan, with its periods where it has any.
-        known: periods that are not run again.
 
     Yields:
         Periods with their promises, and predictions beside what came.
@@ -229,12 +225,7 @@ def watched(
     """Run a plan, or a period of it, until what is promised is decided.
 
     Args:
-        settings: how it is run, and what is judged.
-        stated: the question as it is run.
-        promised: the question with the promises that are judged.
-        plan: what is run.
         name: of the period; None of a plan for one demand.
-        load: fraction of the plan's rate.
         rate: that is promised, where the settings ask for it [1/s].
 
     Raises:

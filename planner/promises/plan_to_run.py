@@ -34,13 +34,7 @@ class PlanToRun:
 
 
 def plan_at_loads(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> PlanToRun:
-    """The plan of a scenario, not compared with other fleets; raises as `optimize` does.
-
-    Args:
-        scenario: the question.
-        data_dirs: folders in which traces are looked for.
-        time_limit_s: seconds that the search may take.
-    """
+    """The plan of a scenario, not compared with other fleets; raises as `optimize` does."""
     limit = TimeLimit.of(time_limit_s)
     problem = posed_problem(scenario, data_dirs, time_limit_s=limit.part_s(LAYOUTS_PART))
     solution = solved(problem, limit.left_s)

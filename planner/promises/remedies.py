@@ -26,12 +26,6 @@ def trials(question: RunQuestion, data_dirs: Sequence[Path], progress: Progress,
 
     A plan as asked that is kept when it is run is kept whenever the scenario is planned with the same seed. Plans of
     stricter promises, which may be kept where that one is not, are run of what is to be run thoroughly alone.
-
-    Args:
-        question: how long and how often a plan is run.
-        data_dirs: folders in which traces are looked for.
-        progress: is told what is going on.
-        limit: until when ways out may be looked for.
     """
 
     def trial(scenario: Scenario, time_limit_s: float, is_thorough: bool) -> Trial:

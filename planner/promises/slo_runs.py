@@ -20,11 +20,7 @@ def with_slo_run(
     """A plan with what runs made of its promise, and of that of each class.
 
     Args:
-        plan: the plan in full.
-        scenario: the question, with what it promises.
         chosen: the same plan, and what came of it where it was run.
-        seed: of its run.
-        n_plans: that were run to find it.
         because: why it was not run, or why it does not keep its promise; None where it does.
     """
     found: dict[str, SloRun] = {}
@@ -41,8 +37,6 @@ def beside_promises(plan: Plan, by_class: Mapping[str, SloRun], nearest: SloRun 
     """A plan beside its promises, which is no longer called optimal where a run does not keep them.
 
     Args:
-        plan: the plan in full.
-        by_class: the promise to each class that has one.
         nearest: the one that is nearest to breaking; it holds where all do, and is decided where all together are.
     """
     if nearest is None:
@@ -65,13 +59,7 @@ def decided_of(promises: Sequence[Promise], *, is_run: bool) -> tuple[bool | Non
 def cheaper_undecided(
     tried: Sequence[PeriodRuns], usd_per_hour: Sequence[float], chosen_usd_per_hour: float
 ) -> Iterator[Note]:
-    """That a cheaper fleet than the one that is printed may keep the promise too, and its run does not tell.
-
-    Args:
-        tried: plans that were run.
-        usd_per_hour: what each costs.
-        chosen_usd_per_hour: what the one costs that is printed.
-    """
+    """That a cheaper fleet than the one that is printed may keep the promise too, and its run does not tell."""
     costs = [each for one, each in zip(tried, usd_per_hour, strict=True) if one.is_undecided]
     least = min(costs, default=chosen_usd_per_hour)
     if least < chosen_usd_per_hour * (1 - NOTHING):

@@ -274,14 +274,7 @@ def execute_plan(
     """Run a plan at a load and full; raises as `simulate` does.
 
     Args:
-        scenario: the question.
-        plan: what to run.
         question: how long and how often; each of the two runs has as many requests.
-        load: fraction of the plan's rate.
-        data_dirs: folders in which traces are looked for.
-        progress: is told what is going on, and the fraction done.
-        workers: who shares the replications.
-        period: the period that is run, of a plan for several.
         enough: whether the runs will do; else they are run on, up to the limit of the question.
         with_most: whether it is run full, too.
     """
@@ -339,14 +332,7 @@ def _most(plan: Fleet, most: Run) -> Pair:
 
 
 def pairs(plan: Fleet, promised: Fleet, load: float, executed: PlanRuns) -> Iterator[Pair]:
-    """Every metric with its prediction, None where there is none, and what came of it.
-
-    Args:
-        plan: the plan, for its highest rate.
-        promised: the same fleet at the load.
-        load: fraction of the plan's rate.
-        executed: what came of it.
-    """
+    """Every metric with its prediction, None where there is none, and what came of it."""
     run, most, latency = executed.run, executed.most, promised.latency
 
     def pair(metric: str, predicted: float | None, seen: float) -> Pair:

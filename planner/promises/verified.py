@@ -209,7 +209,6 @@ def chosen_by_runs(search: PromiseSearch, asked: PlanCandidate, *, is_improved: 
 
     Args:
         search: what is asked for, with nothing tried yet; plans that are run are added to it.
-        asked: the plan as predicted.
         is_improved: whether a better one is looked for where the plan as asked is kept.
     """
     try:

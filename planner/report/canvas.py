@@ -220,10 +220,6 @@ def write_in_bar(
     """The first of some texts that fits in the middle of a bar; False where none does.
 
     Args:
-        axes: where the bar is.
-        bar: the bar.
-        texts: what may be written, longest first.
-        character: width of a character, as data.
         line: where a line crosses the bar, on one side of which the text must be.
     """
     low, high = bar.get_x(), bar.get_x() + bar.get_width()

@@ -67,9 +67,6 @@ class Marker:
 def roofline_chart(survey: RooflineSurvey) -> "Figure":
     """Intensity against operations per second reached, both logarithmic; call it within `canvas.style`.
 
-    Args:
-        survey: ceilings and operators.
-
     Returns:
         The figure; areas of markers are their operators' shares of the pass.
     """

@@ -84,12 +84,7 @@ def _dress(axes: "Axes", title: str, label: str) -> None:
 
 
 def schedulers_chart(found: SchedulerComparison, series: Sequence[ScheduledSeries]) -> SchedulersChart:
-    """Contents of a comparison's figure.
-
-    Args:
-        found: the comparison, for the order of its patterns.
-        series: the state over time of every run.
-    """
+    """Contents of a comparison's figure."""
     return SchedulersChart(
         tuple(
             (pattern.name, tuple(_line(each) for each in series if each.pattern == pattern.name))

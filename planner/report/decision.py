@@ -81,7 +81,6 @@ def decision_rows(plan: Plan, shorten: Callable[[str, int], str] = lambda text, 
 
     Args:
         plan: the answer of `planner optimize`.
-        shorten: what is done to texts that may be long.
     """
     fleet, is_doubtful = fleet_to_buy(plan), plan.slo_run is not None and plan.slo_run.holds is False
     if is_doubtful:

@@ -56,10 +56,6 @@ ERROR_HEADINGS = (">TTFT mean", ">median", ">bias", ">TPOT mean", ">median", ">b
 def fidelity_markdown(survey: FidelitySurvey, figures: Collection[str]) -> str:
     """The report; figures are referred to as `figures/NAME.png`.
 
-    Args:
-        survey: what to report.
-        figures: names of the figures there are.
-
     Returns:
         Markdown that ends in one newline and is the same for the same survey; it holds no measured value that is not
         published in a profile.

@@ -39,7 +39,6 @@ def write_figure(draw: "Callable[[], Figure]", path: Path) -> None:
     """Draw into a file, whose folder is made where it is not there.
 
     Args:
-        draw: makes the figure.
         path: the file, whose suffix says how: .svg, or else PNG.
 
     Raises:

@@ -57,8 +57,6 @@ def write_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Ch
 
     Args:
         out_dir: the folder; made where it does not exist.
-        texts: by file name.
-        shown: what figures show, by file name without suffix.
 
     Raises:
         InputError: the folder cannot be written.
@@ -154,11 +152,6 @@ def check_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Ch
     """Differences of a folder from what `write_folder` would leave.
 
     Texts are compared exactly, figures by what they plot: another version of matplotlib draws other pixels.
-
-    Args:
-        out_dir: the folder.
-        texts: by file name.
-        shown: what figures show, by file name without suffix.
 
     Returns:
         One line per stale, missing or superfluous file; empty when all are current.

@@ -53,10 +53,6 @@ GIGA = 1e9
 def live_markdown(live: Live, figures: Collection[str]) -> str:
     """The report; figures are referred to as `figures/NAME.png`.
 
-    Args:
-        live: the run.
-        figures: names of the figures there are.
-
     Returns:
         Markdown that ends in one newline and is the same for the same run.
     """

@@ -73,7 +73,6 @@ def report_markdown(case: Case, again: Reproduction | None = None) -> str:
     """The report of a case; figures are referred to as `figures/NAME.png`.
 
     Args:
-        case: a plan with what it is held against.
         again: what else the report depends on; None: nothing.
 
     Returns:

@@ -14,7 +14,6 @@ def rendered(template: str, **facts: Any) -> str:
     """A template of the package with its facts; those that are tables are written in Markdown.
 
     Args:
-        template: file name in the folder of templates.
         facts: by the names that the template has for them; one that is missing is an error.
 
     Returns:

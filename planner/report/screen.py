@@ -86,15 +86,7 @@ def with_notes(
     columns: int,
     count: "Callable[[Iterable[RenderableType]], int]",
 ) -> "list[RenderableType]":
-    """Parts, as many notes as the screen has lines for, those that may change a decision first, and where the rest is.
-
-    Args:
-        parts: what stands above the notes.
-        notes: what to know of an answer.
-        rest: what else there is, and how it is asked for.
-        columns: width of the terminal.
-        count: lines that parts take there.
-    """
+    """Parts, as many notes as the screen has lines for, those that may change a decision first; where the rest is."""
     known = {code: place for place, code in enumerate(DECISIVE)}
     ordered = sorted(notes, key=lambda note: known.get(code_of(note) or "", len(known)))
     lines = [labelled("", [("note", formats.sentence(note))]) for note in ordered]
@@ -123,7 +115,6 @@ def fleet_table(plan: Plan, without: Collection[str] = ()) -> Table:
     """Every pool and link in use: where, how many, how it runs, how busy it is, and what it and each of it cost.
 
     Args:
-        plan: the plan.
         without: headings of columns to leave out; a layout that nobody stated is left out in any case.
     """
     stated = "pool" if fleet_to_buy(plan) is plan else "stated pool"
@@ -191,12 +182,7 @@ def _alone(latency: Latency, percentile: float) -> float | None:
 
 
 def alternatives_table(plan: Plan, n: int) -> Table:
-    """The best of the other fleets, those that can be had first.
-
-    Args:
-        plan: the plan that they stand beside.
-        n: most fleets.
-    """
+    """The best of the other fleets, those that can be had first."""
     others = sorted(comparable_fleets(plan), key=lambda other: (bool(other.beyond_stock), rank(plan, other)))
     rows = (
         (

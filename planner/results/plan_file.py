@@ -31,12 +31,6 @@ def plan_from(text: str, name: str) -> Plan:
 def answer_file(text: str, name: str, schema: str, allowed: str) -> Document:
     """The JSON object of an answer that the planner printed.
 
-    Args:
-        text: the answer.
-        name: how errors call the file.
-        schema: the schema that it must state.
-        allowed: where such an answer comes from.
-
     Raises:
         InputError: it is not JSON, or of another schema.
     """

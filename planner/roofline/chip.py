@@ -355,7 +355,6 @@ class Chip:
 
         Args:
             n_accelerators: of all stages: where one scale-up link joins them, they use it.
-            n_senders: ranks of a stage.
         """
         if self._scaleup_bytes_per_s(n_accelerators) is not None:
             return self.collective_bytes_per_s(n_accelerators)

@@ -263,7 +263,6 @@ def wire_bytes(model: ModelProfile, tokens: ArrayLike, kv_precision: str = "bf16
     Args:
         model: a model whose attention shapes are known.
         tokens: request lengths l [tokens], any shape.
-        kv_precision: number format of the attention cache.
 
     Returns:
         Bytes [B], the shape of tokens.

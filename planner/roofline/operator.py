@@ -136,11 +136,7 @@ def elementwise_operator(name: str, n_layers: int, rows: ArrayLike, values: floa
     """Work on each value by itself: bytes only, since its FLOPs never bind.
 
     Args:
-        name: its name.
-        n_layers: layers that have it.
         rows: tokens, any shape.
-        values: values read and written per token.
-        split: how ranks share it.
 
     Returns:
         The operator; the shape of rows.

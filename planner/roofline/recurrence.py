@@ -77,10 +77,6 @@ def _kda_products(group: KdaLayers, hidden: int) -> list[tuple[str, int, int]]:
 def recurrent_mixing(group: RecurrentLayers, sequences: Sequences) -> Iterator[Operator]:
     """Short convolution, if the kind has one, and the recurrence.
 
-    Args:
-        group: recurrent layers.
-        sequences: the pass.
-
     Yields:
         Operators of one layer.
     """

@@ -270,7 +270,6 @@ def chosen_stack(asked: StackCriteria, own: Mapping[str, OwnStack]) -> Stack:
     """The stack that is stated; else the one that others were measured under; else the one calibrated best for all.
 
     Args:
-        asked: what decides.
         own: stacks that a scenario brings, by name; they come before the shipped ones.
 
     Returns:

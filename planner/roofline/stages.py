@@ -46,7 +46,6 @@ def mixers_by_stage(architecture: Architecture, n_stages: int) -> NDArray[np.flo
 
     Args:
         architecture: shapes with the number of layers; without a pattern its groups are spread evenly.
-        n_stages: stages.
 
     Returns:
         Counts, shape (stages, groups).

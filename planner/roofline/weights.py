@@ -42,8 +42,6 @@ def format_bytes(model: ModelProfile, name: str, precision: str | None = None) -
     """Bytes of one weight in a format, its share of the scales included where the checkpoint states it [B].
 
     Args:
-        model: any profile.
-        name: a number format.
         precision: number format of the weights; None: the checkpoint's own.
     """
     stated = model.checkpoint.bytes_per_weight if model.checkpoint and precision in (None, model.precision) else {}

@@ -97,7 +97,6 @@ def completed(profile: HardwareProfile, assumed: Mapping[str, Assumption]) -> Ha
     """A hardware profile with what it lacks taken from a scenario.
 
     Args:
-        profile: as published.
         assumed: figures and efficiencies by key, such that `assumption_faults` finds nothing.
 
     Returns:

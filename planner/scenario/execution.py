@@ -304,14 +304,7 @@ class Execution(StrictModel):
 def execution_faults(
     execution: Execution, pools: Mapping[str, Any], links: Collection[str], sites: Collection[str]
 ) -> Iterator[StatedFault]:
-    """Faults between the settings of the run and the rest of the scenario.
-
-    Args:
-        execution: how the plan is run.
-        pools: pools of the scenario, by name.
-        links: names of its links.
-        sites: names of its sites.
-    """
+    """Faults between the settings of the run and the rest of the scenario."""
     for name in execution.links:
         if name not in links:
             yield StatedFault(("execution", "links", name), f"is no link of the scenario ({did_you_mean(name, links)})")

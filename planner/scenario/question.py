@@ -385,11 +385,7 @@ class Scenario(StrictModel):
         return found.on_layouts(kept)
 
     def on_layouts(self, chosen: Mapping[str, str]) -> "Scenario":
-        """The scenario with pools on layouts out of those that they may choose from; what is varied of it keeps them.
-
-        Args:
-            chosen: layouts by the name of the pool.
-        """
+        """The scenario with pools on layouts of those that they may choose from; what is varied of it keeps them."""
         if not chosen:
             return self
         pools = {name: pool.on_layout(chosen.get(name)) for name, pool in self.pools.items()}

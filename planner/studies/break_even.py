@@ -109,9 +109,6 @@ def break_evens(
 
     Args:
         scenario: the question with its `break_even` entries.
-        data_dirs: folders in which traces are looked for.
-        time_limit_s: limit of each single plan.
-        progress: is told which one is looked for.
         keep: gets every one as soon as it is found: all of them may take hours.
 
     Returns:

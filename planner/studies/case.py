@@ -266,15 +266,7 @@ def length_profile(mixes: Mixes) -> LengthProfile:
 
 
 def service_curve(scenario: Scenario, key: str, name: str, rates: InstanceRates, mixes: Mixes) -> ServiceCurve:
-    """Prefill seconds and KV throughput of a pool's instances over the lengths that occur.
-
-    Args:
-        scenario: the question.
-        key: the scenario's pool.
-        name: what the report calls it.
-        rates: service times of its instances.
-        mixes: share and requests of every class.
-    """
+    """Prefill seconds and KV throughput of a pool's instances over the lengths that occur."""
     pool = scenario.pools[key]
     measured = measured_times(scenario, key, rates)
     if rates.prefill is None:

@@ -14,9 +14,7 @@ def claim_results(claims: Iterable[Claim], plans: Mapping[str, Plan | None], sce
     """Every claim beside what the named plans say.
 
     Args:
-        claims: published figures.
         plans: plan name -> plan, None where there is none.
-        scenario: file that errors name.
 
     Raises:
         InputError: a metric names no plan or no figure of it.

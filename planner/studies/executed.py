@@ -48,14 +48,8 @@ def executed_plan(
     of a search depend on the machine, and from other digits another run would grow.
 
     Args:
-        problem: the resolved scenario, of one demand and model.
-        solution: sizes and thresholds.
-        plan: the same, in full.
         capacities: the plan's highest rate, and what the paper's rule promises of its own best plan for the fleet,
             None where that is not known [1/s].
-        asked: loads, requests, replications and seed.
-        data_dirs: folders in which traces are looked for.
-        progress: is told what is going on.
 
     Raises:
         InputError: the plan cannot be run.

@@ -106,11 +106,6 @@ def patterns_of(scenario: Scenario, plan: Fleet, question: RunQuestion) -> Itera
     """Patterns that are tried: nothing in particular, bursts, a day, a brownout; and what the scenario states.
 
     Turns of sessions arrive in their own way: with them there are no bursts and no day.
-
-    Args:
-        scenario: the question.
-        plan: its rate, and its links with what they carry.
-        question: how much is run, at what load.
     """
     rate = (question.load or 1.0) * plan.throughput_req_per_s
     span_s = question.n_requests / question.n_replications / rate

@@ -322,11 +322,7 @@ def best_fleet_of(
     """The best fleet with pools of some roles, run where it promises times.
 
     Args:
-        question: what is asked.
-        roles: of the pools.
         run: how long and how often a fleet is run; None: nothing is.
-        time_limit_s: seconds that the search and the runs may take.
-        progress: is told what is going on.
         has_ways_out: whether ways out are looked for where there is no such fleet.
 
     Raises:

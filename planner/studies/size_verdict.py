@@ -12,7 +12,6 @@ def size_verdict(together: Plan | None, apart: Plan | None, mixed: Plan | None =
 
     Args:
         together: the colocated one; None: none is known to serve the demand as promised.
-        apart: the one of prefill and decode pools, likewise.
         mixed: one with pools of both kinds, that is better than either; None: there is none.
 
     Returns:

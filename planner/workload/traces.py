@@ -134,8 +134,6 @@ def read_trace(
     A file is read again only where it has changed; the arrays are shared, and cannot be written.
 
     Args:
-        path: the file.
-        trace_format: of the file.
         time_unit: of times that are numbers; None: of the format, or as their size tells.
         block_tokens: tokens of a prefix block [tokens]; None: of the format, or as the numbers of blocks tell.
         skip_invalid: whether a few rows that are no requests are left out.

@@ -1,6 +1,6 @@
 """Observations for the rebalancing of cache pools: prefixes by where they were used, and hits of what it has moved.
 
-These functions take the few records that they need, as do the moves in `rebalance`: what is compiled for the whole state
+These functions take the few records that they need, as moves in `rebalance` do: what is compiled for the whole state
 takes far longer to compile.
 """
 

@@ -146,9 +146,6 @@ class Fleet:
             tasks: by worker, a function of a module and its arguments after the model.
             timeout_s: how long the slowest may take [s].
 
-        Returns:
-            What each returned.
-
         Raises:
             UndecidedError: one died or did not answer in time.
         """

@@ -21,8 +21,6 @@ def serve(system: LiveSystem, requests: Sequence[LiveRequest], *, time_limit_s: 
     """Serve requests at their times with processes of this machine.
 
     Args:
-        system: workers, link and rules.
-        requests: in the order of their arrival.
         time_limit_s: seconds after which whatever is unfinished is dropped; models are built before [s].
 
     Returns:

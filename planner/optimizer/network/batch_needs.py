@@ -26,12 +26,7 @@ class Need(NamedTuple):
 
 
 def serves_alone(problem: Problem, pool: int) -> int | None:
-    """The only stream of a colocated pool, if nothing but the pool decodes that, and a threshold says what is computed.
-
-    Args:
-        problem: the resolved scenario.
-        pool: the pool.
-    """
+    """The only stream of a colocated pool, if nothing else decodes that, and a threshold says what is computed."""
     spec = problem.pools[pool]
     streams = [q for q, decoders in enumerate(problem.decoders) if pool in decoders]
     if spec.batching is None or len(streams) != 1:

@@ -109,12 +109,7 @@ class PoolBatch(NamedTuple):
 
 
 def pool_batches(problem: "Problem", operation: "PeriodOperation") -> dict[int, PoolBatch]:
-    """The batches of the colocated pools in use, by pool.
-
-    Args:
-        problem: the resolved scenario.
-        operation: what the period does.
-    """
+    """The batches of the colocated pools in use, by pool."""
     found: dict[int, PoolBatch] = {}
     for i, pool in enumerate(problem.pools):
         rate = sum(d.req_per_s for d in operation.decodings if d.pool == i)
@@ -168,8 +163,6 @@ def remembered_batch(
     """The batch of some parts of classes, remembered by their shares.
 
     Args:
-        problem: the resolved scenario.
-        how: the batching of the pool.
         own: parts whose prompts it computes, and their rates.
         joined: parts that join with prompts that were computed elsewhere, and their rates.
     """
@@ -197,8 +190,6 @@ def batch_of(
     """The batch of parts of classes.
 
     Args:
-        mixes: requests of every class.
-        engine: the instance.
         own: parts whose prompts it computes, with their shares of all requests.
         joined: parts that join with prompts that were computed elsewhere.
 
@@ -219,7 +210,6 @@ def full_tpot_s(load: Load, tpot_s: float | None) -> float | None:
     """Time per token at the capacity, of the smallest batch that reaches it [s]; None without a second token.
 
     Args:
-        load: what an instance gets.
         tpot_s: longest mean time per token; None: any [s].
     """
     limit_s = np.inf if tpot_s is None else tpot_s

@@ -55,21 +55,12 @@ def point_cell(threshold_tokens: float, share: float = 0.5) -> Cell:
 
 
 def end_of(part: Part, cell: Cell) -> float:
-    """The threshold of a cell that leaves least of a part [tokens].
-
-    Args:
-        part: long or short prompts.
-        cell: the cell.
-    """
+    """The threshold of a cell that leaves least of a part [tokens]."""
     return cell.high_tokens if part == "long" else cell.low_tokens
 
 
 def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
     """Lengths of the requests between the ends of a cell: all of a discrete mix, else close ones.
-
-    Args:
-        mix: requests of a class.
-        cell: the cell.
 
     Returns:
         Total and cached tokens, shape (n,) each [tokens].
@@ -84,10 +75,5 @@ def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
 
 
 def mix_of(problem: Problem, group: Sequence[int]) -> RequestMix:
-    """Requests of the first class of a group, on whose lengths its thresholds are laid.
-
-    Args:
-        problem: the resolved scenario.
-        group: streams of the group.
-    """
+    """Requests of the first class of a group, on whose lengths its thresholds are laid."""
     return problem.classes[problem.streams[group[0]].request_class].mix

@@ -48,10 +48,6 @@ def _instance_columns(program: MixedIntegerProgram, at: PoolSizing) -> None:
 
     An instance costs its rent, for a period's part of the time where sizes follow periods; where roles change, the
     accelerators of its owner cost it.
-
-    Args:
-        program: the program.
-        at: pool and sizing.
     """
     problem = program.problem
     part = problem.weights[at.sizing] if problem.is_followed else float(not problem.has_sizes_by_period)
@@ -125,12 +121,7 @@ def most_scale(problem: Problem) -> float:
 
 
 def add_rate_columns(program: MixedIntegerProgram, situation: int) -> None:
-    """Add the columns of a situation: the choice of a cell by every group, and the rates of every stream.
-
-    Args:
-        program: the program.
-        situation: index of the situation.
-    """
+    """Add the columns of a situation: the choice of a cell by every group, and the rates of every stream."""
     problem, rows = program.problem, program.rows
     for g, members in enumerate(problem.groups):
         for k in range(len(program.spec.cells[g, program.spec.situations[situation].period])):
@@ -146,13 +137,7 @@ def add_rate_columns(program: MixedIntegerProgram, situation: int) -> None:
 
 
 def _prefill_columns(program: MixedIntegerProgram, at: StreamInCell, choice: int) -> None:
-    """Rates of a stream in a cell; none where a part of its prompts has no arc.
-
-    Args:
-        program: the program.
-        at: stream, situation and cell.
-        choice: column that chooses the cell.
-    """
+    """Rates of a stream in a cell; none where a part of its prompts has no arc."""
     (q, s, _), cell, rate = at, cell_of(program, *at), known_rate(program, at.stream, at.situation)
     parts = [part for part in PARTS if program.spec.loads.fraction(q, part, cell) > 0]
     if not all(usable_arcs(program, q, s, part, cell) for part in parts):

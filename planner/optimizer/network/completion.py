@@ -35,8 +35,6 @@ def evaluated_plan(
 
     Args:
         state: the search; it notes the plan if it is the best that covers everything and misses no SLO.
-        safe: the conservative program.
-        plan: its solution.
         slo_factors: factor on the TTFT of the SLO of every class, shape (classes,); lowered for those that are missed.
 
     Returns:
@@ -52,7 +50,6 @@ def tightened_classes(state: SearchState, solution: Solution, slo_factors: list[
 
     Args:
         state: the search; it notes the plan if it is the best and misses no SLO.
-        solution: the plan.
         slo_factors: factor on the TTFT of the SLO of every class, shape (classes,); lowered for those that are missed.
     """
     if state.problem.has_options:
@@ -99,11 +96,7 @@ def _leave_room(state: SearchState, solution: Solution, broken: Sequence[int]) -
 
 
 def at_the_best(state: SearchState) -> dict[tuple[int, int], BatchLimit]:
-    """Limits of colocated pools whose batches are as fast as passes can be: a plan with them shows how fast they are.
-
-    Args:
-        state: the search.
-    """
+    """Limits of colocated pools whose batches are as fast as passes can be: a plan with them shows how fast."""
     return {
         (i, s.period): BatchLimit(most_busy=state.most_busy.get(i, 1.0))
         for i, pool in enumerate(state.problem.pools)

@@ -40,12 +40,7 @@ def traffic_usd_per_hour(problem: Problem, operation: PeriodOperation) -> float:
 
 
 def least_use_usd_per_hour(problem: Problem, period: int) -> float:
-    """The least that use can cost in a period, wherever requests go [USD/h].
-
-    Args:
-        problem: the resolved scenario.
-        period: the period.
-    """
+    """The least that use can cost in a period, wherever requests go [USD/h]."""
     total = 0.0
     for demand in problem.demands:
         rate = demand.req_per_s[period]
@@ -69,8 +64,6 @@ def bill_usd_per_hour(problem: Problem, operations: Sequence[PeriodOperation], p
     """Rent, ports and use of a plan over all periods [USD/h]; what has no price counts nothing.
 
     Args:
-        problem: the resolved scenario.
-        operations: what every period does, in order.
         ports: ports of every tier of every link [count].
     """
     rent = sum(usd or 0.0 for usd in rent_usd_per_hour(problem, operations))

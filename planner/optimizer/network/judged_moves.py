@@ -42,7 +42,6 @@ def improved(problem: Problem, solution: Solution, below: Solution | None, deadl
 
     Args:
         problem: the resolved scenario; some pool is colocated.
-        solution: the plan.
         below: the best plan so far; None: there is none.
         deadline: `work_s()` time to stop at.
 
@@ -170,7 +169,6 @@ def kept_ttft_s(problem: Problem, solution: Solution) -> float:
 
     Args:
         problem: the resolved scenario; classes have promises on TTFT.
-        solution: the plan.
     """
     longest = 0.0
     for one in solution.operations:
@@ -194,10 +192,6 @@ def soonest(problem: Problem, solution: Solution) -> tuple[float, Solution]:
 
     Args:
         problem: the resolved scenario; classes have promises on TTFT.
-        solution: the plan.
-
-    Returns:
-        The TTFT that is kept, and the plan.
     """
     best, best_s = solution, kept_ttft_s(problem, solution)
     used = [i for i, pool in enumerate(problem.pools) if pool.batching and solution.operations[0].n_instances[i]]

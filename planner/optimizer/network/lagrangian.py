@@ -31,11 +31,7 @@ Mask = NDArray[np.bool_]
 
 
 def matrix_of(rows: Rows) -> "csr_matrix":
-    """Constraint matrix of a program, shape (rows, columns).
-
-    Args:
-        rows: the program.
-    """
+    """Constraint matrix of a program, shape (rows, columns)."""
     from scipy.sparse import csr_matrix
 
     return csr_matrix((rows.factors, rows.columns, rows.starts), (len(rows.row_names), len(rows.names)))
@@ -73,10 +69,7 @@ def block_program(rows: Rows, matrix: "csr_matrix", columns: Iterable[int], kept
     """A block as a program of its own.
 
     Args:
-        rows: the whole program.
         matrix: its constraint matrix, shape (rows, columns).
-        columns: columns of the block.
-        kept: its rows.
         beside: other columns that come along where its rows have them, shape (columns,); the rest is left out of its
             rows.
 
@@ -128,9 +121,6 @@ class LagrangianRelaxation:
         Args:
             time_limit_s: longest time for one block [s].
             gap: relative distance of solution and bound at which a block may stop [fraction].
-
-        Returns:
-            The bound, in the unit of the objective.
         """
         total = self._constant + self._loose
         for columns, kept in self._parts:

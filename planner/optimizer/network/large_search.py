@@ -174,7 +174,6 @@ def _conservative(
     """The conservative program of the active situations around some sizes.
 
     Args:
-        state: the search.
         thresholds: threshold of every group and period [tokens].
         sizes: instances of every pool [count].
         is_free: whether the neighbours of these thresholds may be chosen instead.

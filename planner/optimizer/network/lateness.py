@@ -82,8 +82,6 @@ def least_late(loads: NetworkLoads, use: Use, is_between: bool) -> float:
     """Fraction of a use that is late in an idle pool [fraction].
 
     Args:
-        loads: coefficients.
-        use: the use.
         is_between: whether it is about the prompts between the ends of its cell.
     """
     queue = _queue(loads, use, is_between)
@@ -94,8 +92,6 @@ def requests_of_use(loads: NetworkLoads, use: Use, is_between: bool) -> tuple[fl
     """Fewest and most requests of a use per unit of its rate [-].
 
     Args:
-        loads: coefficients.
-        use: the use.
         is_between: whether it is about the prompts between the ends of its cell; only their work is known then.
     """
     q, arc, part, cell = use
@@ -109,8 +105,6 @@ def late_service_s(loads: NetworkLoads, use: Use, is_between: bool) -> float:
     """Service that a late request counts with [s]: the mean of its part, or the longest between the ends of a cell.
 
     Args:
-        loads: coefficients.
-        use: the use.
         is_between: whether it is about the prompts between the ends of its cell.
     """
     q, arc, part, cell = use
@@ -126,12 +120,7 @@ def late_service_s(loads: NetworkLoads, use: Use, is_between: bool) -> float:
 
 
 def tangents(loads: NetworkLoads, late_uses: Iterable[LateUse]) -> Mapping[LateUse, Tangent]:
-    """Limits of many uses at once, remembered by the coefficients.
-
-    Args:
-        loads: coefficients.
-        late_uses: the uses.
-    """
+    """Limits of many uses at once, remembered by the coefficients."""
     keys = {late: _key(loads, late) for late in dict.fromkeys(late_uses)}
     waiting: dict[tuple[float, int], dict[tuple[object, ...], tuple[QueuedRequests, float]]] = {}
     for late, key in keys.items():

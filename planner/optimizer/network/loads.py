@@ -89,12 +89,7 @@ class NetworkLoads(RequestLoads):
     """Of colocated pools in plans, by pool and period."""
 
     def batch_limit(self, pool: int, period: int) -> "BatchLimit":
-        """Limit of a colocated pool in a period of a plan; where no batch was found for it, as in another one.
-
-        Args:
-            pool: the pool.
-            period: the period.
-        """
+        """Limit of a colocated pool in a period of a plan; where no batch was found for it, as in another one."""
         if (pool, period) in self.batches:
             return self.batches[pool, period]
         others = [limit for (i, _), limit in self.batches.items() if i == pool]
@@ -103,12 +98,6 @@ class NetworkLoads(RequestLoads):
 
     def most_busy(self, stream: int, arc: Arc, part: Part, cell: Cell) -> Array:
         """Greatest number of busy instances with a part of a stream, by size of the pool.
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            part: long or short prompts.
-            cell: the cell.
 
         Returns:
             Busy instances at the sizes of `grid`, shape (sizes,) [count]; 0 where the pool can take none in time.
@@ -119,11 +108,7 @@ class NetworkLoads(RequestLoads):
         return self._limits[use]
 
     def prepare(self, uses: Iterable["Use"]) -> None:
-        """Find `most_busy` for many uses at once: several times faster than one by one.
-
-        Args:
-            uses: the uses.
-        """
+        """Find `most_busy` for many uses at once: several times faster than one by one."""
         new = {use: self._busy_key(*use) for use in dict.fromkeys(uses) if use not in self._limits}
         waiting: dict[int, dict[tuple[object, ...], tuple[QueuedRequests, float]]] = {}
         for use, key in new.items():
@@ -169,41 +154,23 @@ class NetworkLoads(RequestLoads):
         return (id(pool.rates), pool.site if arc.link is None else self._link_key(arc.link))
 
     def allowed(self, stream: int, part: Part, cell: Cell) -> float:
-        """Greatest fraction of the requests of a part that may be late, over a cell [fraction].
-
-        Args:
-            stream: the stream.
-            part: long or short prompts.
-            cell: the cell.
-        """
+        """Greatest fraction of the requests of a part that may be late, over a cell [fraction]."""
         fraction = self.fraction(stream, part, cell)
         share = cell.high_share if part == "long" else 1 - cell.low_share
         late = self.late_allowed(stream)
         return 1.0 if late * share >= fraction else late * share / fraction
 
     def has_ttft_slo(self, stream: int) -> bool:
-        """True if the class of a stream has an SLO on TTFT.
-
-        Args:
-            stream: the stream.
-        """
+        """True if the class of a stream has an SLO on TTFT."""
         return self.class_of(stream).ttft_s is not None
 
     def late_allowed(self, stream: int) -> float:
-        """Fraction of a stream's requests that prefill may make late; in plans, decode has a part of it [fraction].
-
-        Args:
-            stream: the stream.
-        """
+        """Fraction of a stream's requests that prefill may make late; in plans, decode has a part of it [fraction]."""
         late = self.class_of(stream).late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
         return min(self.late_multiple * late, 1.0)
 
     def shares(self, stream: int, cell: Cell) -> tuple[float, float]:
         """Least and greatest allowance for long prompts, between which some idle pool is within the SLO for each part.
-
-        Args:
-            stream: the stream.
-            cell: the cell.
 
         Returns:
             Shares of the late requests [fraction].
@@ -241,11 +208,7 @@ class NetworkLoads(RequestLoads):
         return self.least_gbps or self.gbps
 
     def class_arrival_scv(self, request_class: ClassSpec) -> float:
-        """Squared coefficient of variation of the gaps between arrivals of a class; for bounds the least.
-
-        Args:
-            request_class: the class.
-        """
+        """Squared coefficient of variation of the gaps between arrivals of a class; for bounds the least."""
         return self._least_arrival_scv if self.is_optimistic else request_class.arrival_scv
 
     @cached_property
@@ -269,12 +232,6 @@ class NetworkLoads(RequestLoads):
         Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts,
         all beyond its start. Only requests that are in the part under every threshold may be late.
 
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            part: long or short prompts.
-            cell: the cell.
-
         Returns:
             The requests; None where the part is empty.
         """
@@ -287,14 +244,7 @@ class NetworkLoads(RequestLoads):
         return QueuedRequests(*service, slack_s, weights, self.class_arrival_scv(self.class_of(stream)))
 
     def queued_service(self, stream: int, arc: Arc, part: Part, cell: Cell) -> tuple[float, float] | None:
-        """Mean [s] and squared variation of the services with which a part waits least; None of none.
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            part: long or short prompts.
-            cell: the cell.
-        """
+        """Mean [s] and squared variation of the services with which a part waits least; None of none."""
         kinds = self._kinds(stream, arc)
         queued = kinds.uncached > cell.low_tokens if part == "long" else kinds.in_part(part, cell)
         return moments(kinds.service_s[queued], kinds.weights[queued]) if queued.any() else None
@@ -317,7 +267,6 @@ class NetworkLoads(RequestLoads):
         """Remaining KV transfer time when prefill ends [s].
 
         Args:
-            arc: the pool and its link.
             total: prompt lengths, shape (n,) [tokens].
             cached: cached tokens of them, shape (n,) [tokens].
             service_s: prefill times, shape (n,) [s].
@@ -344,10 +293,6 @@ class NetworkLoads(RequestLoads):
         In plans, at most a part of the late requests waits longer than a part of the TTFT for a place in the batch. In
         bounds, no more than the late requests wait longer than all of it; where a class has several decode pools, one
         may be any late.
-
-        Args:
-            stream: the stream.
-            pool: the decode pool.
 
         Returns:
             Busy instances at the sizes of `grid`, shape (sizes,) [count].
@@ -379,11 +324,7 @@ class NetworkLoads(RequestLoads):
         return sum(len(pools) for stream, pools in decoders if problem.classes[stream.request_class] is request_class)
 
     def slo_ttft_s(self, stream: int) -> float:
-        """TTFT of a stream's SLO, times the factor on it [s]; inf without an SLO.
-
-        Args:
-            stream: the stream.
-        """
+        """TTFT of a stream's SLO, times the factor on it [s]; inf without an SLO."""
         c = self.problem.streams[stream].request_class
         return (self.class_of(stream).ttft_s or np.inf) * (self.slo_factors[c] if self.slo_factors else 1.0)
 

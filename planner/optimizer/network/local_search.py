@@ -181,11 +181,7 @@ class LocalSearch:
         self._ports_usd = sum(link.ports_usd_per_hour(of_link) or 0.0 for link, of_link in links) if is_priced else 0.0
 
     def usd_per_hour(self, candidate: CandidatePlan) -> float:
-        """Rent, ports and use [USD/h]; accelerators where prices are missing.
-
-        Args:
-            candidate: the plan.
-        """
+        """Rent, ports and use [USD/h]; accelerators where prices are missing."""
         rent = sum(n * usd for n, usd in zip(candidate.sizes, self._usd, strict=True)) + self._ports_usd
         if not self._problem.is_priced:
             return rent
@@ -196,7 +192,6 @@ class LocalSearch:
         """The plan without violations: requests move where that helps, else an instance is added.
 
         Args:
-            candidate: the plan.
             most_usd_per_hour: cost beyond which to stop [USD/h].
 
         Returns:
@@ -218,21 +213,13 @@ class LocalSearch:
         return None
 
     def is_feasible(self, candidate: CandidatePlan) -> bool:
-        """True if a plan keeps its limits, its SLOs and the budget.
-
-        Args:
-            candidate: the plan.
-        """
+        """True if a plan keeps its limits, its SLOs and the budget."""
         budget = self._problem.scenario.budget_usd_per_hour
         is_paid = budget is None or not self._problem.is_priced or self.usd_per_hour(candidate) <= budget
         return is_paid and self._violation(candidate) <= TOLERANCE
 
     def shrunk(self, candidate: CandidatePlan) -> CandidatePlan:
-        """The plan without instances that are not missed, and with cheaper instances for dear ones.
-
-        Args:
-            candidate: a plan without violations.
-        """
+        """The plan without instances that are not missed, and with cheaper instances for dear ones."""
         is_changed = True
         while is_changed and work_s() < self._deadline:
             is_changed = False
@@ -252,7 +239,6 @@ class LocalSearch:
         """The plan without instances that the best model of waits does not miss, with no request moved.
 
         Args:
-            candidate: a plan within its SLOs.
             ports: ports of every tier of every link [count].
         """
         for i in sorted(range(len(self._usd)), key=lambda i: -self._usd[i]):
@@ -300,11 +286,7 @@ class LocalSearch:
         return sizes[i] <= pools[i].max_instances and all(n <= stock for n, stock in used)
 
     def rerouted(self, candidate: CandidatePlan) -> CandidatePlan:
-        """The plan after moves of requests, for as long as they lower the violation.
-
-        Args:
-            candidate: the plan.
-        """
+        """The plan after moves of requests, for as long as they lower the violation."""
         violation = self._violation(candidate)
         for _ in range(SETTINGS.most_moves):
             if violation <= TOLERANCE or work_s() > self._deadline:

@@ -64,7 +64,6 @@ class PeriodOperation:
         """The same arcs and thresholds for another period, every stream at a multiple of its rate.
 
         Args:
-            period: the other period.
             ratios: multiple of every stream, shape (streams,) [-].
         """
         flows = tuple(f._replace(req_per_s=f.req_per_s * ratios[f.stream]) for f in self.flows)
@@ -72,11 +71,7 @@ class PeriodOperation:
         return PeriodOperation(period, self.n_instances, flows, decodings)
 
     def rate_of(self, stream: int) -> float:
-        """Rate of a stream [req/s].
-
-        Args:
-            stream: the stream.
-        """
+        """Rate of a stream [req/s]."""
         return sum(d.req_per_s for d in self.decodings if d.stream == stream)
 
 
@@ -219,7 +214,6 @@ class PeriodWaits:
         """Paths of the requests of some streams.
 
         Args:
-            streams: the streams.
             loaded: whether waits and slower transfers count; else every queue is empty.
 
         Returns:
@@ -243,11 +237,7 @@ class PeriodWaits:
         return pool_batches(self.problem, self.operation)
 
     def batch_queue(self, pool: int) -> JoinedQueue | None:
-        """The steady state of a colocated pool in use; None where it has none.
-
-        Args:
-            pool: the pool.
-        """
+        """The steady state of a colocated pool in use; None where it has none."""
         n, found = self.operation.n_instances[pool], self.batches[pool]
         return found.batch.queue(n, found.req_per_s) if n > 0 else None
 
@@ -256,11 +246,7 @@ class PeriodWaits:
         return LoadedPaths(self)
 
     def wait(self, pool: int) -> Wait | None:
-        """Wait of a prefill pool in use, remembered; None where it has no steady state.
-
-        Args:
-            pool: the pool.
-        """
+        """Wait of a prefill pool in use, remembered; None where it has no steady state."""
         if pool not in self._prefill_waits:
             users = [(flow, kinds) for flow, kinds in self.kinds if flow.arc.pool == pool]
             self._prefill_waits[pool] = _wait(self.problem, self.operation, pool, users)
@@ -325,11 +311,7 @@ def _wait(problem: Problem, operation: PeriodOperation, pool: int, users: Sequen
 
 
 def late_fractions(period: PeriodWaits) -> dict[int, float]:
-    """Late fraction of every class with an SLO on TTFT that has requests, over all its streams and pools.
-
-    Args:
-        period: a period with its waits.
-    """
+    """Late fraction of every class with an SLO on TTFT that has requests, over all its streams and pools."""
     problem, found = period.problem, {}
     spend(FLOW_S * len(period.kinds))
     for c, spec in enumerate(problem.classes):
@@ -347,12 +329,7 @@ def classes_missing_slo(
     An SLO is judged over all pools that serve the class: some may be later than others.
 
     Args:
-        problem: the resolved scenario.
-        operations: what every period does.
         ports: ports of every tier of every link [count].
-
-    Returns:
-        Indices of the classes.
     """
     broken: dict[int, None] = {}
     for one in operations:
@@ -369,12 +346,7 @@ def classes_missing_slo(
 
 
 def overfull_classes(problem: Problem, operation: PeriodOperation) -> list[int]:
-    """Classes of which a colocated pool is asked to serve more than it can, in a period.
-
-    Args:
-        problem: the resolved scenario.
-        operation: what the period does.
-    """
+    """Classes of which a colocated pool is asked to serve more than it can, in a period."""
     batches = pool_batches(problem, operation)
     full = {i for i, found in batches.items() if found.busy > operation.n_instances[i] * (1 + OVERLOAD)}
     served = (problem.streams[d.stream].request_class for d in operation.decodings if d.pool in full)
@@ -382,11 +354,7 @@ def overfull_classes(problem: Problem, operation: PeriodOperation) -> list[int]:
 
 
 def slowness(period: PeriodWaits) -> dict[int, float]:
-    """Time per token in colocated pools over what is promised, at the percentile of each class with an SLO on TTFT.
-
-    Args:
-        period: a period with its waits.
-    """
+    """Time per token in colocated pools over what is promised, at the percentile of each class with an SLO on TTFT."""
     problem, found = period.problem, dict[int, float]()
     for decoding in period.operation.decodings:
         c, how = problem.streams[decoding.stream].request_class, problem.pools[decoding.pool].batching

@@ -120,11 +120,7 @@ class MixedIntegerProgram:
         return self.spec.loads.problem
 
     def sizing_of(self, situation: Situation) -> int:
-        """Index of the sizes that hold in a situation: 0 for all, or the period where sizes follow it.
-
-        Args:
-            situation: the situation.
-        """
+        """Index of the sizes that hold in a situation: 0 for all, or the period where sizes follow it."""
         return situation.period if self.problem.has_sizes_by_period else 0
 
     @cached_property
@@ -158,47 +154,23 @@ class MixedIntegerProgram:
 
 
 def segments_of(program: MixedIntegerProgram, pool: int) -> Sequence[tuple[int, int]]:
-    """Least and greatest size of every segment of a pool's sizes, at most what the pool may have [count].
-
-    Args:
-        program: the program.
-        pool: index of the pool.
-    """
+    """Least and greatest size of every segment of a pool's sizes, at most what the pool may have [count]."""
     most = program.problem.pools[pool].max_instances
     return [(low, min(high, most)) for low, high in program.spec.segments[pool] if low <= most]
 
 
 def sizes_of(program: MixedIntegerProgram, pool: int, sizing: int) -> Iterator[int]:
-    """Columns of a pool's instances, one per segment of its sizes.
-
-    Args:
-        program: the program.
-        pool: index of the pool.
-        sizing: index of the sizing.
-    """
+    """Columns of a pool's instances, one per segment of its sizes."""
     yield from program.instances[PoolSizing(pool, sizing)].values()
 
 
 def cell_of(program: MixedIntegerProgram, stream: int, situation: int, cell: int) -> Cell:
-    """The cell with an index among those of a stream's group in a situation.
-
-    Args:
-        program: the program.
-        stream: index of the stream.
-        situation: index of the situation.
-        cell: index of the cell.
-    """
+    """The cell with an index among those of a stream's group in a situation."""
     return _cells_of(program, stream, situation)[cell]
 
 
 def open_cells(program: MixedIntegerProgram, stream: int, situation: int) -> list[int]:
-    """Indices of the cells in which a stream has a rate in a situation.
-
-    Args:
-        program: the program.
-        stream: index of the stream.
-        situation: index of the situation.
-    """
+    """Indices of the cells in which a stream has a rate in a situation."""
     cells = range(len(_cells_of(program, stream, situation)))
     return [k for k in cells if StreamInCell(stream, situation, k) in program.stream_rates]
 
@@ -208,13 +180,7 @@ def _cells_of(program: MixedIntegerProgram, stream: int, situation: int) -> Sequ
 
 
 def shares_in_cell(program: MixedIntegerProgram, stream: int, cell: Cell) -> list[Share]:
-    """Shares of a stream's prompts that are not empty in a cell.
-
-    Args:
-        program: the program.
-        stream: index of the stream.
-        cell: thresholds and allowances.
-    """
+    """Shares of a stream's prompts that are not empty in a cell."""
     loads = program.spec.loads
     shares: list[Share] = [part for part in PARTS if loads.fraction(stream, part, cell) > 0]
     return [*shares, "between"] if loads.holds_between(stream, cell) else shares
@@ -223,29 +189,13 @@ def shares_in_cell(program: MixedIntegerProgram, stream: int, cell: Cell) -> lis
 def part_arcs(
     program: MixedIntegerProgram, stream: int, situation: int, share: Share, cell: Cell
 ) -> list[tuple[Part, Arc]]:
-    """Arcs that a share of a stream's prompts may take in a situation, each with the part that its pool prefills.
-
-    Args:
-        program: the program.
-        stream: index of the stream.
-        situation: index of the situation.
-        share: the prompts.
-        cell: thresholds and allowances.
-    """
+    """Arcs that a share of a stream's prompts may take in a situation, each with the part that its pool prefills."""
     parts = PARTS if share == "between" else (share,)
     return [(part, arc) for part in parts for arc in usable_arcs(program, stream, situation, part, cell)]
 
 
 def usable_arcs(program: MixedIntegerProgram, stream: int, situation: int, part: Part, cell: Cell) -> list[Arc]:
-    """Arcs of a stream that a situation leaves, to pools with memory for a part under some threshold of a cell.
-
-    Args:
-        program: the program.
-        stream: index of the stream.
-        situation: index of the situation.
-        part: long or short prompts.
-        cell: thresholds and allowances.
-    """
+    """Arcs of a stream that a situation leaves, to pools with memory for a part under some threshold of a cell."""
     problem, (period, loss), allowed = program.problem, program.spec.situations[situation], program.spec.arcs
     arcs = [arc for arc in problem.arcs[stream][part] if program.spec.loads.holds(stream, arc, part, cell)]
     if allowed is not None:
@@ -262,14 +212,6 @@ def use_per_request(
 ) -> tuple[float, float]:
     """Least use by a request of a stream if a share of its prompts takes an arc.
 
-    Args:
-        program: the program.
-        stream: index of the stream.
-        part: the part that the pool prefills.
-        share: the prompts.
-        arc: the pool and its link.
-        cell: thresholds and allowances.
-
     Returns:
         Instance-seconds of the pool [s], and bytes on the link [B].
     """
@@ -280,13 +222,7 @@ def use_per_request(
 
 
 def may_carry(program: MixedIntegerProgram, stream: int, situation: int) -> bool:
-    """True if a stream may carry requests in a situation: its site is in place, and some demand may use it.
-
-    Args:
-        program: the program.
-        stream: index of the stream.
-        situation: index of the situation.
-    """
+    """True if a stream may carry requests in a situation: its site is in place, and some demand may use it."""
     loss = program.spec.situations[situation].loss
     if loss is not None and loss == ("site", program.problem.streams[stream].site):
         return False
@@ -299,11 +235,6 @@ def may_carry(program: MixedIntegerProgram, stream: int, situation: int) -> bool
 def known_rate(program: MixedIntegerProgram, stream: int, situation: int) -> float | None:
     """Rate of a stream whose demand no other stream may take, at a fixed scale and under one threshold [req/s]; None
     where it is free.
-
-    Args:
-        program: the program.
-        stream: index of the stream.
-        situation: index of the situation.
     """
     rows, (period, loss) = program.rows, program.spec.situations[situation]
     if rows.lows[program.scale] != rows.highs[program.scale] or loss is not None:
@@ -317,12 +248,6 @@ def known_rate(program: MixedIntegerProgram, stream: int, situation: int) -> flo
 
 
 def period_rate(program: MixedIntegerProgram, stream: int, situation: int) -> float:
-    """Most that a stream serves in the period of a situation while everything is in place [req/s].
-
-    Args:
-        program: the program.
-        stream: index of the stream.
-        situation: index of the situation.
-    """
+    """Most that a stream serves in the period of a situation while everything is in place [req/s]."""
     period = program.spec.situations[situation].period
     return sum(d.req_per_s[period] for d in program.problem.demands if stream in d.streams)

@@ -16,12 +16,7 @@ TINY = 1e-7
 
 
 def used_arcs(program: MixedIntegerProgram, found: ProgramSolution) -> frozenset[PeriodArc]:
-    """Arcs that a solution uses, by stream and period.
-
-    Args:
-        program: the program.
-        found: its solution.
-    """
+    """Arcs that a solution uses, by stream and period."""
     return frozenset(
         PeriodArc(q, program.spec.situations[s].period, arc)
         for (q, s, _, _, arc), column in (*program.part_rates.items(), *program.between_rates.items())
@@ -30,12 +25,7 @@ def used_arcs(program: MixedIntegerProgram, found: ProgramSolution) -> frozenset
 
 
 def largest_sizes(program: MixedIntegerProgram, found: ProgramSolution) -> list[int]:
-    """Most instances of every pool in any sizing [count], rounded.
-
-    Args:
-        program: the program.
-        found: its solution.
-    """
+    """Most instances of every pool in any sizing [count], rounded."""
     return [
         max(round(sum(found.values[c] for c in row.values())) for (i, _), row in program.instances.items() if i == pool)
         for pool in range(len(program.problem.pools))
@@ -43,13 +33,7 @@ def largest_sizes(program: MixedIntegerProgram, found: ProgramSolution) -> list[
 
 
 def operation_of(program: MixedIntegerProgram, found: ProgramSolution, situation_index: int) -> PeriodOperation:
-    """Operation in a situation, by a solution: sizes, flows and decoding.
-
-    Args:
-        program: the program.
-        found: its solution.
-        situation_index: index of the situation in the program.
-    """
+    """Operation in a situation, by a solution: sizes, flows and decoding."""
     situation, values = program.spec.situations[situation_index], found.values
     h = program.sizing_of(situation)
     n = tuple(
@@ -73,7 +57,6 @@ def chosen_cells(program: MixedIntegerProgram, values: NDArray[np.float64]) -> C
     """The cell of every group in every period that is chosen, or chosen most.
 
     Args:
-        program: the program.
         values: its columns, shape (columns,).
     """
     chosen: dict[tuple[int, int], tuple[float, Cell]] = {}
@@ -85,12 +68,7 @@ def chosen_cells(program: MixedIntegerProgram, values: NDArray[np.float64]) -> C
 
 
 def start_values(program: MixedIntegerProgram, plan: Solution) -> dict[int, float]:
-    """The integers of a plan as start values of a program; cells of periods that it leaves out have none.
-
-    Args:
-        program: the program.
-        plan: the plan.
-    """
+    """The integers of a plan as start values of a program; cells of periods that it leaves out have none."""
     start: dict[int, float] = {}
     operations = {one.period: one for one in plan.operations}
     for (i, h), columns in program.instances.items():

@@ -21,8 +21,6 @@ def points_in_cell(
 
     Args:
         loads: coefficients, with the late requests that are allowed.
-        members: streams of the group.
-        cell: thresholds and allowances.
         inner_tokens: further thresholds of the cell [tokens].
 
     Returns:
@@ -46,7 +44,6 @@ def points_at(loads: NetworkLoads, members: Sequence[int], thresholds_tokens: Se
 
     Args:
         loads: coefficients, with the late requests that are allowed.
-        members: streams of the group.
         thresholds_tokens: the thresholds [tokens].
 
     Returns:
@@ -62,11 +59,7 @@ def points_at(loads: NetworkLoads, members: Sequence[int], thresholds_tokens: Se
 
 
 def first_segments(problem: Problem) -> dict[int, list[tuple[int, int]]]:
-    """One segment for every pool, from 1 to the most instances that it may have [count].
-
-    Args:
-        problem: the resolved scenario.
-    """
+    """One segment for every pool, from 1 to the most instances that it may have [count]."""
     return {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
 
 
@@ -98,8 +91,6 @@ def split_cell(mix: RequestMix, cell: Cell, gap: float) -> list[Cell]:
     """A cell cut into narrower ones.
 
     Args:
-        mix: requests of the group.
-        cell: thresholds and allowances.
         gap: relative distance of plan and bound that is sought: so few requests make no difference [fraction].
 
     Returns:
@@ -113,11 +104,7 @@ def split_cell(mix: RequestMix, cell: Cell, gap: float) -> list[Cell]:
 
 
 def first_cells(problem: Problem) -> Cells:
-    """Wide cells for every group and period, which together hold every threshold; one point where nothing is to choose.
-
-    Args:
-        problem: the resolved scenario.
-    """
+    """Wide cells for every group and period, which together hold every threshold; a point where nothing is open."""
     cells: Cells = {}
     for g, members in enumerate(problem.groups):
         offers = first_cells_of(problem, members)
@@ -127,10 +114,6 @@ def first_cells(problem: Problem) -> Cells:
 
 def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
     """Wide cells of a group, which together hold every threshold.
-
-    Args:
-        problem: the resolved scenario.
-        members: streams of the group.
 
     Returns:
         Cells in the order of their thresholds; the last two leave no prompt long, and all of them. One point where the
@@ -161,12 +144,7 @@ def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
 
 
 def memory_thresholds(problem: Problem, members: Sequence[int]) -> list[float]:
-    """Thresholds beyond which some pool has no memory for a prompt that a group would send it [tokens].
-
-    Args:
-        problem: the resolved scenario.
-        members: streams of the group.
-    """
+    """Thresholds beyond which some pool has no memory for a prompt that a group would send it [tokens]."""
     found = set()
     for q in members:
         mix = problem.classes[problem.streams[q].request_class].mix
@@ -179,10 +157,6 @@ def memory_thresholds(problem: Problem, members: Sequence[int]) -> list[float]:
 
 def finest_cells(problem: Problem, members: Sequence[int]) -> list[Cell]:
     """Every threshold of a group that makes a difference: points, or narrow intervals where lengths are continuous.
-
-    Args:
-        problem: the resolved scenario.
-        members: streams of the group.
 
     Returns:
         Cells in the order of their thresholds, which together hold every threshold.
@@ -205,10 +179,5 @@ def finest_cells(problem: Problem, members: Sequence[int]) -> list[Cell]:
 
 
 def has_ttft_slo(problem: Problem, stream: int) -> bool:
-    """True if the class of a stream has an SLO on TTFT.
-
-    Args:
-        problem: the resolved scenario.
-        stream: index of the stream.
-    """
+    """True if the class of a stream has an SLO on TTFT."""
     return problem.classes[problem.streams[stream].request_class].ttft_s is not None

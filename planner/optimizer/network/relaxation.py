@@ -94,12 +94,7 @@ class Relaxation:
 
 
 def all_thresholds(loads: NetworkLoads, situations: Sequence[Situation]) -> Cells:
-    """Every threshold that makes a difference, for every group in some periods.
-
-    Args:
-        loads: coefficients.
-        situations: the periods.
-    """
+    """Every threshold that makes a difference, for every group in some periods."""
     finest = [finest_cells(loads.problem, members) for members in loads.problem.groups]
     return {(g, s.period): cells for g, cells in enumerate(finest) for s in situations}
 
@@ -108,8 +103,6 @@ def sampled_thresholds(loads: NetworkLoads, situations: Sequence[Situation], ste
     """A sample of the thresholds that make a difference, as points.
 
     Args:
-        loads: coefficients.
-        situations: the periods.
         step: every so many-th threshold is taken; the first and the last always are.
     """
     found: Cells = {}
@@ -123,7 +116,6 @@ def thresholds_around_mean(relaxation: Relaxation, reach: int) -> Cells:
     """Thresholds near the mean of those that the optimum of a relaxation mixes.
 
     Args:
-        relaxation: the relaxation.
         reach: thresholds that are taken on either side of the mean.
     """
     loads, situations = relaxation.program.spec.loads, relaxation.program.spec.situations
@@ -149,7 +141,6 @@ def merged_cells(cells: Sequence[Cell], near: Sequence[float]) -> list[Cell]:
     [(0.0, 3.9), (4.0, 4.9), (5.0, 5.9), (6.0, 6.9), (7.0, 9.9)]
 
     Args:
-        cells: cells in the order of their thresholds.
         near: thresholds whose cells, and neighbours of these, stay narrow [tokens]. Points always stay.
     """
     ends = np.array([cell.high_tokens for cell in cells])
@@ -182,9 +173,6 @@ def tightest_relaxation(
     Its bound holds in every round.
 
     Args:
-        loads: coefficients of bounds.
-        situations: the periods.
-        segments: segments of the sizes of every pool.
         mixed_thresholds: thresholds that matter, by group and period [tokens].
         deadline: `work_s()` time to stop at.
 
@@ -230,10 +218,6 @@ def relaxed_program(
     """The program of a relaxation of some periods.
 
     Args:
-        loads: coefficients.
-        situations: the periods.
-        segments: segments of the sizes of every pool.
-        offers: cells of every group in every period.
         arcs: arcs that streams may use; None: all. A bound needs all arcs and all thresholds.
         shares_lateness: whether pools share the late requests of a class. A bound needs that, too.
     """

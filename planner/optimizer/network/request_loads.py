@@ -31,13 +31,7 @@ class RequestLoads:
     problem: Problem
 
     def fraction(self, stream: int, part: Part, cell: Cell) -> float:
-        """Least fraction of a stream's requests in a part, over the thresholds of a cell [fraction].
-
-        Args:
-            stream: the stream.
-            part: long or short prompts.
-            cell: the cell.
-        """
+        """Least fraction of a stream's requests in a part, over the thresholds of a cell [fraction]."""
         mix = self.class_of(stream).mix
         key = ("fraction", id(mix), part, end_of(part, cell))
         if key not in self.known:
@@ -47,14 +41,7 @@ class RequestLoads:
         return float(self.known[key])
 
     def holds(self, stream: int, arc: Arc, part: Part, cell: Cell) -> bool:
-        """True if a pool has memory for every prompt of a part, under some threshold of a cell.
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            part: long or short prompts.
-            cell: the cell.
-        """
+        """True if a pool has memory for every prompt of a part, under some threshold of a cell."""
         room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self.class_of(stream).mix
         if room == np.inf:
             return True
@@ -78,14 +65,7 @@ class RequestLoads:
         return self.work_of(self.problem.pools[arc.pool].work, stream, part, cell)
 
     def work_of(self, service: PrefillService, stream: int, part: Part, cell: Cell) -> float:
-        """Mean seconds of some service per request of a stream that is in a part, at the least over a cell [s].
-
-        Args:
-            service: seconds of a prompt.
-            stream: the stream.
-            part: long or short prompts.
-            cell: the cell.
-        """
+        """Mean seconds of some service per request of a stream that is in a part, at the least over a cell [s]."""
         mix = self.class_of(stream).mix
         key = ("work", service, id(mix), part, *self._ends(stream, part, cell))
         if key not in self.known:
@@ -96,11 +76,7 @@ class RequestLoads:
         return float(self.known[key])
 
     def rule_of(self, stream: int) -> CapacityRule:
-        """Capacity rule of a stream's work: under an SLO on TTFT by every request, as its queues see it.
-
-        Args:
-            stream: the stream.
-        """
+        """Capacity rule of a stream's work: under an SLO on TTFT by every request, as its queues see it."""
         return "expected-work" if self.class_of(stream).ttft_s is not None else self.problem.scenario.capacity_rule
 
     def _ends(self, stream: int, part: Part, cell: Cell) -> tuple[object, ...]:
@@ -133,14 +109,7 @@ class RequestLoads:
         return float(self.known[key])
 
     def sent_bytes(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """Bytes on a link per request of a stream, at the least over a cell [B]; 0 without a link.
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            part: long or short prompts.
-            cell: the cell.
-        """
+        """Bytes on a link per request of a stream, at the least over a cell [B]; 0 without a link."""
         if arc.link is None:
             return 0.0
         link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
@@ -169,13 +138,7 @@ class RequestLoads:
         return self.between_of(self.problem.pools[arc.pool].work, stream, cell)
 
     def between_bytes(self, stream: int, arc: Arc, cell: Cell) -> float:
-        """Least bytes on a link per request, if all prompts between a cell's ends took it [B].
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            cell: the cell.
-        """
+        """Least bytes on a link per request, if all prompts between a cell's ends took it [B]."""
         if arc.link is None or self.rule_of(stream) == "mean-length":
             return 0.0
         kv, mix = self.problem.pools[arc.pool].rates.kv_bytes, self.class_of(stream).mix
@@ -205,25 +168,14 @@ class RequestLoads:
         return last_kept(lambda t: aimed - float(mix.long_work(reference, t)), low, high, EXACT)[0]
 
     def holds_between(self, stream: int, cell: Cell) -> bool:
-        """True if a stream has prompts between the ends of a cell.
-
-        Args:
-            stream: the stream.
-            cell: the cell.
-        """
+        """True if a stream has prompts between the ends of a cell."""
         mix = self.class_of(stream).mix
         if cell.low_tokens == cell.high_tokens:
             return False
         return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > ROUNDING_OF_SUMS
 
     def between_of(self, service: PrefillService, stream: int, cell: Cell) -> float:
-        """Least seconds of some service per request of a stream, of all prompts between a cell's ends [s].
-
-        Args:
-            service: seconds of a prompt.
-            stream: the stream.
-            cell: the cell.
-        """
+        """Least seconds of some service per request of a stream, of all prompts between a cell's ends [s]."""
         if self.rule_of(stream) == "mean-length":
             return 0.0
         mix = self.class_of(stream).mix
@@ -241,11 +193,7 @@ class RequestLoads:
         return whole_s * float(np.min(ratios)) * (1 - ROUNDING)
 
     def division(self, stream: int) -> tuple[int, int]:
-        """Key of a threshold's division of a stream's prompts in a cell: equal for streams that it divides alike.
-
-        Args:
-            stream: the stream.
-        """
+        """Key of a threshold's division of a stream's prompts in a cell: equal for streams that it divides alike."""
         return id(self.class_of(stream).mix), id(self._reference(stream))
 
     def _reference(self, stream: int) -> PrefillService:
@@ -272,11 +220,7 @@ class RequestLoads:
         return self.problem.pools[pool].decode_s(self.class_of(stream).mix)
 
     def class_of(self, stream: int) -> ClassSpec:
-        """The class of a stream.
-
-        Args:
-            stream: the stream.
-        """
+        """The class of a stream."""
         return self.problem.classes[self.problem.streams[stream].request_class]
 
     @cached_property

@@ -70,14 +70,7 @@ class Rows:
         """Add a column.
 
         Args:
-            name: its name.
-            low: its lower bound.
-            high: its upper bound.
-            cost: its cost in the objective.
             is_integer: whether it is integer.
-
-        Returns:
-            Its index.
         """
         self.costs.append(cost)
         self.lows.append(low)

@@ -73,7 +73,6 @@ def stated_needs(program: MixedIntegerProgram, values: Array) -> Iterator[tuple[
     """Needs that a bound has of colocated pools that serve one class, and might have of other ways to run them.
 
     Args:
-        program: the program of the bound.
         values: its columns, shape (columns,).
 
     Returns:
@@ -93,7 +92,6 @@ def seconds_by_facet(program: MixedIntegerProgram, values: Array) -> dict[PoolIn
     """Seconds of instances per second that a solution asks of every colocated pool in use, by each of its facets.
 
     Args:
-        program: the program.
         values: its columns, shape (columns,).
     """
     found = {}

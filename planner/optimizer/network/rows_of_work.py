@@ -319,9 +319,6 @@ def chords(limits: Array, low: int, high: int, n_lost: int, above: bool) -> Line
         high: greatest size of the segment [count].
         n_lost: instances that are lost: the limit is that of the rest [count].
         above: whether the line lies above the limit, for bounds; else below.
-
-    Returns:
-        Slope and constant of the line of every limit.
     """
     kinks = GRID + n_lost
     sizes = np.concatenate([[low], kinks[(low < kinks) & (high > kinks)], [high]])

@@ -397,9 +397,6 @@ def _refine(state: SearchState, program: MixedIntegerProgram, found: ProgramSolu
 def peak_situations(problem: Problem) -> list[Situation]:
     """Periods in which the demand of some stream, of some served model, or of all together is highest.
 
-    Args:
-        problem: the resolved scenario.
-
     Returns:
         Situations with everything in place, in order; all periods where sizes follow them or roles of few pools change.
     """
@@ -417,9 +414,6 @@ def can_repair(problem: Problem) -> bool:
     """True if local search can bring plans of a problem within their SLOs, or make plans with spare cheaper.
 
     Sizes must be all that periods share, and cost must be minimised. Of losses only those of instances are looked at.
-
-    Args:
-        problem: the resolved scenario.
     """
     scenario = problem.scenario
     is_alone = set(scenario.spare.survive) <= {"instance"} and scenario.budget_usd_per_hour is None
@@ -430,10 +424,6 @@ def can_repair(problem: Problem) -> bool:
 
 
 def can_raise_rate(problem: Problem) -> bool:
-    """True if moved requests may leave room for more: the rate is maximised under some SLO.
-
-    Args:
-        problem: the resolved scenario.
-    """
+    """True if moved requests may leave room for more: the rate is maximised under some SLO."""
     is_fixed = not (problem.has_sizes_by_period or problem.scenario.spare.survive or problem.has_batches)
     return not problem.is_min_cost and is_fixed and any(c.ttft_s is not None for c in problem.classes)

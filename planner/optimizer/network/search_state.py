@@ -64,10 +64,5 @@ class SearchState:
 
 
 def is_better(state: SearchState, solution: Solution) -> bool:
-    """True if a plan is better than the best so far.
-
-    Args:
-        state: the search.
-        solution: the plan, within its SLOs.
-    """
+    """True if a plan is better than the best so far."""
     return state.best is None or solution.objective * state.sign < state.best.objective * state.sign

@@ -37,7 +37,6 @@ def fleet_limits(fleet: Problem, pools: Iterable[int]) -> Iterator[RaisedLimit]:
 
     Args:
         fleet: a problem in which sizes and ports are those of a fleet; its gain is a rate, or a shorter TTFT.
-        pools: the pools, by index.
     """
     gain = "s" if fleet.is_min_ttft else "req/s"
     for i in pools:
@@ -54,12 +53,7 @@ def fleet_limits(fleet: Problem, pools: Iterable[int]) -> Iterator[RaisedLimit]:
 
 
 def stated_limits(problem: Problem, solution: Solution) -> Iterator[RaisedLimit]:
-    """Every limit that the question states, raised: demand, ports, sizes, inventories, budget, SLOs.
-
-    Args:
-        problem: the resolved scenario.
-        solution: its plan.
-    """
+    """Every limit that the question states, raised: demand, ports, sizes, inventories, budget, SLOs."""
     gain = "USD/h" if problem.is_min_cost else "s" if problem.is_min_ttft else "req/s"
     if problem.is_min_cost:
         more = _more_demand(problem)
@@ -76,12 +70,7 @@ def stated_limits(problem: Problem, solution: Solution) -> Iterator[RaisedLimit]
 
 
 def longer_slos(problem: Problem, gain: str) -> Iterator[RaisedLimit]:
-    """The TTFT of every SLO, 100 ms and a tenth longer.
-
-    Args:
-        problem: the resolved scenario.
-        gain: unit of what is gained.
-    """
+    """The TTFT of every SLO, 100 ms and a tenth longer."""
     for c, spec in enumerate(problem.classes):
         if spec.ttft_s is not None:
             step_ms = LATER_FRACTION * spec.ttft_s / MILLI

@@ -95,8 +95,6 @@ def csv_points(name: str, text: str, defaults: PointDefaults = NO_DEFAULTS) -> l
     Columns of other names are let be, but for those of a layout.
 
     Args:
-        name: the file, as problems name it.
-        text: its content.
         defaults: what holds where a cell is empty or a column absent.
 
     Returns:

@@ -30,10 +30,6 @@ class TableRow(NamedTuple):
 def table_rows(name: str, text: str) -> Iterator[TableRow]:
     r"""Rows of a CSV file, blank ones included.
 
-    Args:
-        name: the file, as problems name it.
-        text: its content, line ends as they are.
-
     Raises:
         InputError: a quote is left open, or is not where CSV lets it be.
 

@@ -55,9 +55,6 @@ def write_predictions(
 def points_csv(points: Iterable[ServingPoint]) -> str:
     """Points as a table of COLUMNS, which `read_points` reads.
 
-    Args:
-        points: the points to write.
-
     Returns:
         CSV text: times in milliseconds, unknown cells empty.
 

@@ -23,9 +23,7 @@ def reachable_front(tables: Tables, percentile: float, others: Sequence[Baseline
     had; None where a price is missing.
 
     Args:
-        tables: work by threshold.
         percentile: what a TTFT is about; stated in every front.
-        others: fleets beside the plan.
     """
     if any(p.usd_per_instance_hour is None for p in tables.pools) or any(k.usd_per_hour is None for k in tables.links):
         return None

@@ -154,7 +154,6 @@ def solution_of_plan(problem: Question, plan: Plan) -> Solution | None:
 
     Args:
         problem: the question, which `can_turn`.
-        plan: its plan.
     """
     ports = ports_of_plan(problem, plan)
     route, mix = problem.route, problem.classes[0].mix
@@ -187,12 +186,7 @@ class At(NamedTuple):
 
 
 def solution_of_network_plan(problem: Problem, plan: Plan) -> Solution | None:
-    """A finished plan; None where its ways or ports cannot be told.
-
-    Args:
-        problem: the question.
-        plan: its plan, with its periods.
-    """
+    """A finished plan; None where its ways or ports cannot be told."""
     ports = ports_of_plan(problem, plan)
     periods = {period.name: period for period in plan.periods}
     if ports is None or {name for span in problem.periods for name, _ in span.members} != set(periods):
@@ -253,12 +247,7 @@ CLOSE = 1e-9
 
 
 def ports_of_plan(problem: Problem, plan: Plan) -> tuple[tuple[int, ...], ...] | None:
-    """Ports of every link by tier; None where they cannot be told.
-
-    Args:
-        problem: the question.
-        plan: its plan.
-    """
+    """Ports of every link by tier; None where they cannot be told."""
     found = [_ports(spec, link) for spec, link in zip(problem.links, plan.links, strict=True)]
     known = tuple(row for row in found if row is not None)
     return known if len(known) == len(found) else None

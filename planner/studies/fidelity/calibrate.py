@@ -174,12 +174,7 @@ def _sound(
 
 
 def measured_points(cases: Sequence[PointCase], how: RunAs) -> MeasuredTimes:
-    """Points that can be predicted, as a fit takes them; copies count once.
-
-    Args:
-        cases: the points.
-        how: how they were run.
-    """
+    """Points that can be predicted, as a fit takes them; copies count once."""
     return MeasuredTimes(
         loads=loads_of(cases, how),
         ttft_s=np.array([_or_nan(case.point.ttft_s) for case in cases]),

@@ -55,7 +55,6 @@ def run_times(cases: Sequence[PointCase], stack: Stack) -> tuple[NDArray[np.floa
 
     Args:
         cases: closed loops, see `is_run`.
-        stack: what they run on.
 
     Returns:
         Means over a run's requests [s], and tokens generated per second and accelerator; copies of a point are one run.

@@ -30,7 +30,6 @@ def with_drafts(
     """Cases, those of series that draft with the drafts that explain their median time per token, and which these are.
 
     Args:
-        cases: points.
         tpot_s: predicted time per output token of each without drafts [s].
         predicted_s: that time of cases with drafts, all of one stack [s].
     """

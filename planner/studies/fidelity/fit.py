@@ -74,13 +74,6 @@ def fit_in_rounds(
 ) -> tuple[Fit, MeasuredTimes]:
     """Factors under which runs are closest to the points, and the points with the runs under these factors.
 
-    Args:
-        measured: points.
-        start: what is expected.
-        names: factors that are fitted.
-        how: how they were run.
-        progress: told of every round.
-
     Returns:
         The fit, and the points: their `latencies` at its factors are those of the runs.
     """

@@ -131,12 +131,7 @@ def loads_of(cases: Sequence[PointCase], how: RunAs, *, derated: bool = True) ->
     """Cases as flat passes.
 
     Args:
-        cases: what can be predicted.
-        how: how the stack is run.
         derated: whether accelerators' measured kernel fractions apply.
-
-    Returns:
-        The loads, in the order of the cases.
     """
     known: dict[tuple[object, ...], dict[str, Any]] = {}
     for case in cases:  # copies of a point, of which files of measurements have many, are one load

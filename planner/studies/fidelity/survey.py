@@ -71,13 +71,7 @@ class DoubtNote(StrictModel):
     """Whether only those that name no version of the framework."""
 
     def holds(self, point: ServingPoint, model: str, hardware: str) -> bool:
-        """True if a point is one of them.
-
-        Args:
-            point: the point.
-            model: its model profile.
-            hardware: its hardware profile.
-        """
+        """True if a point is one of them."""
         names = ((self.model, model), (self.hardware, hardware), (self.framework, point.framework.casefold()))
         spans = (
             (self.input_tokens, point.input_tokens),

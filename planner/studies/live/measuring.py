@@ -66,10 +66,7 @@ def measure_machine(
     """Rates of cores and kernels, times of probe models, and the profiles that follow from them, in an existing folder.
 
     Args:
-        fleet: workers that are ready.
         model: model that will be served; no probe is.
-        folder: where profiles and timed points go.
-        progress: told what is going on.
         n_rounds: times that each worker tries each point, all points of all models in turn.
 
     Raises:
@@ -110,9 +107,6 @@ def paced_stretch(fleet: Fleet, own: Sequence[Timed], load_fraction: float, dura
     Above 1 where other programs take the cores, below it where cores that rest leave more to the others.
 
     Args:
-        fleet: workers that are ready.
-        own: passes of the served model, all workers busy.
-        load_fraction: share of the time in which workers will compute.
         duration_s: how long to go on [s].
     """
     arguments = (PACED.new_tokens, load_fraction, duration_s, CHUNK_TOKENS)
@@ -171,11 +165,7 @@ def hardware_toml(
     """The file of a hardware profile.
 
     Args:
-        name: name of the profile.
-        machine: the machine in words.
         cores: rates of each worker's core, measured at the same time.
-        kernels: rates of each worker's kernels, likewise.
-        address: where the measurements are kept.
 
     Returns:
         TOML; every figure the median over cores, measured. A core computes in fp32, which stands for bf16: the profile
@@ -225,11 +215,7 @@ def hardware_toml(
 
 
 def model_toml(model: ModelProfile) -> str:
-    """The file of a model profile without measurements.
-
-    Returns:
-        TOML that reads back as the profile.
-    """
+    """The file of a model profile without measurements."""
     content = model.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
     architecture = content.pop("architecture")
     head = {key: content[key] for key in ("schema", "name", "title", "precision")}

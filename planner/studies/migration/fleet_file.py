@@ -70,7 +70,6 @@ def standing_fleet(named: StatedFleet, problem: Problem) -> ExistingFleet:
     """The fleet of a file in the terms of a question.
 
     Args:
-        named: what the file states.
         problem: the question, whose pools and links the file names.
 
     Raises:
@@ -137,7 +136,6 @@ def ports_of(link: LinkSpec, gbps: float) -> tuple[int, ...] | None:
     """Ports of every tier of a link that add up to a bandwidth, large ones first; None where none do.
 
     Args:
-        link: the link.
         gbps: the bandwidth [Gbps].
     """
     order = sorted(range(len(link.tiers)), key=lambda j: -link.tiers[j].capacity_gbps)

@@ -11,12 +11,6 @@ from planner.scenario import Scenario
 def step_run(scenario: Scenario, plan: Plan, question: RunQuestion, data_dirs: Sequence[Path] = ()) -> StepRun | None:
     """A fleet at the rate that it is planned for, of several periods in the one with the highest demand.
 
-    Args:
-        scenario: the question.
-        plan: the fleet.
-        question: how long and how often to run.
-        data_dirs: folders in which traces are looked for.
-
     Returns:
         The promise that comes nearest to being broken beside its run; None where no TTFT is promised.
 

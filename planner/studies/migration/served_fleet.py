@@ -71,8 +71,6 @@ class Fleets:
         """A fleet of given sizes and the most that it serves.
 
         Args:
-            sizes: instances of every pool.
-            ports: of every tier of every link.
             threshold_tokens: the only threshold there may be; None: the best.
 
         Raises:
@@ -87,10 +85,6 @@ class Fleets:
         """A fleet as it is rented at the demand: pools that follow the periods have these instances at the most.
 
         Without such pools, without a demand or where it serves less, it is the fleet with all of them at all times.
-
-        Args:
-            sizes: most instances of every pool.
-            ports: of every tier of every link.
 
         Raises:
             UndecidedError: the time is up, or no schedule was found in it.

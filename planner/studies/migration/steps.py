@@ -55,11 +55,7 @@ class Migration:
 
 
 def order(passage: Migration) -> Order:
-    """Steps in which nothing that is asked for and served is lost; or what breaks every order, and what bridges it.
-
-    Args:
-        passage: the two fleets.
-    """
+    """Steps in which nothing that is asked for and served is lost; or what breaks every order, and what bridges it."""
     least = 0.0
     try:
         least = passage.least_req_per_s()

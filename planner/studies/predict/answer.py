@@ -188,7 +188,6 @@ def speculation(asked: Instance, most: int) -> SpeculationPrediction | None:
     """Effect of drafting; None where nothing is drafted.
 
     Args:
-        asked: the question.
         most: sequences that fit together; 0 where steps are not known.
     """
     used = asked.speculation

@@ -62,7 +62,6 @@ def instance_seconds(asked: Instance, fits: bool) -> InstanceSeconds:
     """Times of a question: from the roofline where the model's shapes are known, else from what was measured.
 
     Args:
-        asked: the question.
         fits: whether the weights fit; where they do not, nothing runs and nothing has a time.
 
     Returns:

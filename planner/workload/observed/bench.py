@@ -20,10 +20,6 @@ LATENCIES = {"ttft": {0.5: "p50", 0.9: "p90", 0.99: "p99"}, "tpot": {}}
 def observed_bench(name: str, runs: Sequence[BenchmarkRun]) -> Observed:
     """The demand of the last run that completed requests.
 
-    Args:
-        name: the file, as problems call it.
-        runs: its runs.
-
     Raises:
         InputError: no run completed a request.
     """

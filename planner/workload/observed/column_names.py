@@ -34,13 +34,7 @@ MOST_NAMED = 8
 
 
 def check_names(name: str, columns: Mapping[str, str], roles: Mapping[str, str]) -> None:
-    """Raises InputError where a column's name says that it is of another unit, or counts other tokens.
-
-    Args:
-        name: the file.
-        columns: names of columns by their roles.
-        roles: what there is, with what is allowed in it.
-    """
+    """Raises InputError where a column's name says that it is of another unit, or counts other tokens."""
     for role, column in columns.items():
         words = {word.casefold() for word in name_words(column)}
         if role in COUNTED_WORDS and (counted := _counted(role, words)):

@@ -70,7 +70,6 @@ class CountedLengths:
 
         Args:
             ends: upper ends, ascending, the last infinite [tokens].
-            counts: requests up to each end.
             total: sum of all lengths; None where it is not known [tokens].
         """
         weights = np.diff(np.array([0.0, *counts])).clip(min=0.0)

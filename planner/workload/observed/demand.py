@@ -113,7 +113,6 @@ def by_hour(rates: list[float], start_s: float) -> tuple[HourRate, ...]:
     """Rates of whole hours, one after the other: the mean of each hour of the clock where they cover a day.
 
     Args:
-        rates: requests per second of every hour.
         start_s: when the first one begins, since 1970 or since anything [s].
     """
     mean = sum(rates) / max(len(rates), 1)
