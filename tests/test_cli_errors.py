@@ -254,7 +254,7 @@ main()
 MOMENTS = {
     "while planning": ("case", "optimized", 1),
     "while drawing": ("folder", "images", 1),
-    "while moving files into place": ("folder", "put", 3),
+    "while moving files into place": ("folder", "move_into_place", 3),
 }
 
 

@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from tests.test_architecture import PACKAGE, ROOT, imported, nodes
+from tests.test_architecture import PACKAGE, ROOT, nodes
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in FILES}
@@ -29,8 +29,19 @@ def public_modules(room: str) -> set[str]:
 
 def entered(path: Path) -> set[str]:
     """Modules of other rooms that a file imports, not counting the rooms' own packages."""
-    found = {name for name in imported(path) if name in NAMES and name.count(".") > 1}
-    return {name for name in found if name.split(".")[1] != room_of(path)}
+    found: set[str] = set()
+    for node in nodes(path):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            within = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {node.module, *(name for name in within if not is_exported(name))}
+    return {name for name in found & NAMES if name.count(".") > 1 and name.split(".")[1] != room_of(path)}
+
+
+def is_exported(name: str) -> bool:
+    """True if a package exports a function of the name that one of its modules has."""
+    package, _, last = name.rpartition(".")
+    path = ROOT / package.replace(".", "/") / "__init__.py"
+    return path.is_file() and f'"{last}",' in path.read_text(encoding="utf-8").partition("__all__")[2]
 
 
 def definitions() -> dict[str, list[tuple[Path, ast.FunctionDef | ast.ClassDef]]]:

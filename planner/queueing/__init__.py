@@ -3,7 +3,6 @@
 Public modules:
 
     erlang     Erlang's formulas B and C
-    packing    requests of random size that fit a room
     pass_loop  the passes of a colocated instance, and the prompts that it gets
     waits      the wait of GI/G/c, as a distribution
 """

@@ -9,7 +9,7 @@ Public modules:
     prediction_tables  a prediction on a terminal
     run_tables         a run on a terminal
     scenario_keys      the handbook's pages of scenario keys
-    scheduler_tables   kinds of scheduling on a terminal
+    scheduler_tables   what schedulers changed in a run, and its worth
     size_map_report    a map of sizes as a report
     size_tables        a size on a terminal
     sweep_tables       a sweep on a terminal and as CSV

@@ -1,4 +1,4 @@
-"""Judgement of a prediction by a run, given how sure the run is of its own figure."""
+"""Judgement of a prediction, not of a promise, by a run, given how sure the run is of its own figure."""
 
 NOTHING = 1e-12
 LEAST_TIMES = 2.0

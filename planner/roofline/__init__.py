@@ -2,25 +2,22 @@
 
 Public modules:
 
-    chip              rates that kernels reach on one accelerator
-    colocated_engine  colocated instances with the limits of their engine
-    engine_memory     memory that an engine keeps beside weights and caches
-    expert_traffic    copies of tokens that are sent to experts
-    factors           the few numbers of a software stack
-    formats           number formats that products run at
-    instance          prefill, decode and memory of one instance
-    kv_cache          bytes that a prefill hands to decode
-    kv_memory         bytes of a request's cache on every rank
-    layout            sizes of an instance: tensor, expert, data, pipeline
-    layouts           layouts that a model and an accelerator allow
-    memory_fit        sequences that fit beside the weights
-    operator          flops and bytes of one operator
-    pass_time         seconds of forward passes
-    pass_times        seconds of mixed passes, as a table
-    rank_work         work of one rank in a pass
-    served_model      a model on one instance under one stack
-    stack             software stacks by name
-    weights           bytes of the weights
+    chip           rates that kernels reach on one accelerator
+    engine_memory  memory that an engine keeps beside weights and caches
+    factors        the few numbers of a software stack
+    formats        number formats that matrix products run at
+    instance       prefill, hand-over and decode of one instance
+    kv_cache       bytes that a prefill hands to decode
+    kv_memory      bytes of a request's cache on every rank
+    layout         parallel sizes of an instance
+    layouts        layouts that a model and an accelerator allow
+    memory_fit     sequences that fit beside the weights
+    operator       flops and bytes of one operator
+    pass_time      seconds of forward passes
+    rank_work      work of one rank in a pass
+    served_model   a model on one instance under one stack
+    stack          software stacks by name
+    weights        bytes of the weights
 """
 
 from planner.roofline.asked_instance import instance_model, stack_of

@@ -3,7 +3,6 @@
 Public modules:
 
     bundled       where scenarios are: bundled ones by name, others by path
-    located       profiles that a scenario names, from its own folder, with what was measured of its model
     own_profiles  profiles that a scenario brings by path
     usual         usual ranges of what scenarios and options state
 """

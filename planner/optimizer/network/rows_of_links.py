@@ -12,7 +12,9 @@ def bound_link_bytes(program: MixedIntegerProgram) -> None:
     """Mean traffic fits the ports of a link.
 
     Equation:
-        sum of x_qska S_qka <= u sum of m_lj B_lj, u the greatest mean use of a link
+        sum over q, k and arcs a of x_qska S_qka <= u sum over tiers j of m_lj B_lj, for every situation s; S traffic of
+        a request of the part [Gbit], in bounds also of prompts between the ends of a cell, B a tier [Gbps], u the
+        greatest mean use of a link: `NetworkLoads.most_link_busy`
 
     Args:
         program: the program.
@@ -32,7 +34,7 @@ def open_used_links(program: MixedIntegerProgram) -> None:
     """The ports of a link in use have a least bandwidth b_l.
 
     Equation:
-        sum of m_lj B_lj >= b_l u_l and x_qska <= most u_l for every arc over the link
+        sum of m_lj B_lj >= b_l o_l and x_qska <= most o_l for every arc over the link, o_l binary: the link is in use
 
     Args:
         program: the program.
