@@ -35,7 +35,8 @@ def price_words(price: Price) -> str:
     off = f", {percent(price.discount_fraction, 0)} off" if price.discount_fraction else ""
     if price.paid_usd is None:
         return f"{price.hourly_usd:g} USD per accelerator-hour{off}"
-    return f"{price.paid_usd:g} USD each{off}, over {price.amortized_years:g} years, {usd(price.hourly_usd)} USD/h"
+    each = f"{price.paid_usd:g} USD each{off}{',' if off else ''}"
+    return f"{each} over {price.amortized_years:g} years, {usd(price.hourly_usd)} USD/h"
 
 
 def draw_words(site: Site) -> str:
