@@ -1,6 +1,6 @@
 """`planner optimize`: the plan of a scenario, and studies around it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from planner.executor import RunQuestion
     from planner.notes import Note
+    from planner.progress import Progress
     from planner.results import Front, Plan, Sensitivity
     from planner.scenario import Scenario
     from planner.studies.migration import StatedFleet
@@ -327,7 +328,7 @@ def _beside_current(
     stated: "tuple[StatedFleet, date | None]",
     runs: tuple[int, int] | None,
     time_limit_s: float,
-    update: "Callable[[str], None]",
+    update: "Progress",
 ) -> "Plan":
     """The plan with the fleet that stands beside it."""
     from planner.executor import RunQuestion
@@ -341,7 +342,7 @@ def _beside_current(
 def plan_and_run(
     question: "Scenario",
     time_limit_s: float,
-    update: "Callable[[str], None]",
+    update: "Progress",
     how: How | None = None,
     runs: tuple[int | None, int | None, int | None] = (None, None, None),
 ) -> "Plan":
@@ -355,7 +356,7 @@ def plan_and_run(
 def _planned(
     question: "Scenario",
     time_limit_s: float,
-    update: "Callable[[str], None]",
+    update: "Progress",
     how: How,
     runs: tuple[int | None, int | None, int | None],
 ) -> "Plan":
@@ -405,7 +406,7 @@ def _studies(
     plan: "Plan",
     asked: tuple[Against | None, int, bool],
     time_limit_s: float,
-    update: "Callable[[str], None]",
+    update: "Progress",
 ) -> "tuple[Front | None, Sensitivity | None]":
     from planner.studies.front import pareto_front
     from planner.studies.sensitivity import sensitivity as sensitivity_of
@@ -430,7 +431,7 @@ def _grown(
     question: "Scenario",
     growth: float,
     time_limit_s: float,
-    update: "Callable[[str], None]",
+    update: "Progress",
     how: How,
     runs: tuple[int | None, int | None, int | None],
 ) -> "Plan":

@@ -2,11 +2,13 @@
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from time import monotonic
 from typing import Protocol
+
+from planner.progress import Progress
 
 PATIENCE_S = 2.0
 """How long something may take before a line says that it goes on [s]."""
@@ -14,11 +16,11 @@ GROWTH = 2.0
 """Each pause between lines over the one before."""
 LONGEST_PAUSE_S = 300.0
 LOG = "planner"
-"""Logger by which rooms update what takes them long; a record at INFO is shown."""
+"""Logger by which rooms say what takes them long; a record at INFO is shown."""
 
 
 @contextmanager
-def progress(text: str) -> Iterator[Callable[[str], None]]:
+def progress(text: str) -> Iterator[Progress]:
     """Show that something goes on.
 
     Yields:
@@ -53,9 +55,9 @@ def progress_bar(text: str) -> Iterator["Reach"]:
             yield lines.reach
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress as Bar
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with Bar(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=1.0)
         with _shown(lambda said: bar.update(task, description=said), text):
             yield lambda fraction, doing=None: bar.update(
@@ -119,8 +121,8 @@ class _Lines:
 
 
 @contextmanager
-def _shown(update: Callable[[str], None], text: str) -> Iterator[None]:
-    """While this is open, what rooms update of long work is shown: at once as a line, then as what goes on."""
+def _shown(update: Progress, text: str) -> Iterator[None]:
+    """While this is open, what rooms say of long work is shown: at once as a line, then as what goes on."""
     logger, handler = logging.getLogger(LOG), _Shown(update, text)
     level, propagates = logger.level, logger.propagate
     logger.addHandler(handler)
@@ -135,7 +137,7 @@ def _shown(update: Callable[[str], None], text: str) -> Iterator[None]:
 
 
 class _Shown(logging.Handler):
-    def __init__(self, update: Callable[[str], None], text: str) -> None:
+    def __init__(self, update: Progress, text: str) -> None:
         super().__init__()
         self._update, self._text = update, text
 

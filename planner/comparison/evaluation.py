@@ -313,10 +313,8 @@ class Evaluation:
 
     def classes(self) -> Iterator[ClassPlan]:
         """Every class with its promise and its latency over all periods."""
-        everywhen, shares = (
-            range(len(self.evaluated)),
-            pool_shares(self.problem, self.solution.operations[0], self._name),
-        )
+        everywhen = range(len(self.evaluated))
+        shares = pool_shares(self.problem, self.solution.operations[0], self._name)
         for c, spec in enumerate(self.problem.classes):
             streams = [q for q, stream in enumerate(self.problem.streams) if stream.request_class == c]
             split = [q for q in streams if self._is_split(q)]

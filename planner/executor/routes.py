@@ -28,7 +28,7 @@ class RouteIndices(NamedTuple):
     """What speaks for it, beside the other ways of the same prompts."""
 
 
-Ways = dict[Part, tuple[RouteIndices, ...]]
+RoutesByPart = dict[Part, tuple[RouteIndices, ...]]
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Topology:
     decode: tuple[PoolPlan, ...]
     links: tuple[LinkPlan, ...]
 
-    def stream_routes(self, stream: RequestStream) -> Ways:
+    def stream_routes(self, stream: RequestStream) -> RoutesByPart:
         """The ways of a stream.
 
         Raises:
             InputError: there is none.
         """
-        found: Ways = {part: tuple(self._of_part(stream, part)) for part in PARTS}
+        found: RoutesByPart = {part: tuple(self._of_part(stream, part)) for part in PARTS}
         if not any(found.values()):
             what = "the plan has no way for it from prefill to decode"
             key = ("classes", stream.request_class)
@@ -104,14 +104,14 @@ def _joins(link: LinkPlan, ends: tuple[str, str]) -> bool:
     return (link.from_site, link.to_site) == ends and link.capacity_gbps > 0
 
 
-def divided(stream: RequestStream, ways: Ways) -> RequestStream:
+def divided(stream: RequestStream, ways: RoutesByPart) -> RequestStream:
     """The stream with a threshold that decides something: where all prompts take the same ways none does."""
     if not ways["long"]:
         return replace(stream, threshold=NONE_LEAVES)
     return stream if ways["short"] else replace(stream, threshold=ALL_LEAVE)
 
 
-def route_table(ways: Sequence[Ways]) -> Records:
+def route_table(ways: Sequence[RoutesByPart]) -> Records:
     """Ways of every stream as records; prompts for which there is none take those of the others."""
     rows: list[tuple[int, int, int, int, int, float]] = []
     for q, of_stream in enumerate(ways):

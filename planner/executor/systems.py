@@ -12,7 +12,7 @@ from planner.executor.colocated_pools import WAY_OUT, Colocated, colocated_pools
 from planner.executor.control import convertible, slots, undivided
 from planner.executor.kernel.records import Records
 from planner.executor.rebalancing import check_rebalance
-from planner.executor.routes import Topology, Ways, divided
+from planner.executor.routes import RoutesByPart, Topology, divided
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times, source
 from planner.executor.streams import RequestStream, chosen_period, streams_of
 from planner.results import Fleet, LinkPlan, Plan, PoolPlan
@@ -37,7 +37,7 @@ class System:
     """Pools, then the ways out of colocated ones."""
     links: tuple[LinkPlan, ...]
     streams: tuple[RequestStream, ...]
-    ways: tuple[Ways, ...]
+    ways: tuple[RoutesByPart, ...]
     """Of every stream."""
     prefill_times: tuple[PrefillTimes, ...]
     decode_times: tuple[DecodeTimes, ...]

@@ -102,7 +102,7 @@ def _computed_with(found: LiveMachine) -> str:
 
 
 def machine_table(live: Live) -> Table:
-    """The machine in phrases, and how much of it the run had."""
+    """The machine in words, and how much of it the run had."""
     found = live.machine
     pinned = ", ".join(f"{name} on {'any' if core is None else core}" for name, core in found.workers.items())
     rates = ", ".join(f"{number(rate / GIGA)} at {rows}" for rows, rate in found.gemm_flop_per_s.items())

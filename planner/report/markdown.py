@@ -44,29 +44,6 @@ from planner.units import DASH, SECONDS_PER_HOUR, number, percent
 
 TEMPLATE = "report.md.jinja"
 PER_MILLION = 1e6
-TABLES = (
-    setup_table,
-    link_table,
-    period_table,
-    schedule_table,
-    front_table,
-    sensitivity_table,
-    answer_table,
-    pools_table,
-    day_table,
-    known_bill_table,
-    latencies_table,
-    classes_table,
-    baselines_table,
-    price_ratios_table,
-    break_even_table,
-    rules_table,
-    claims_table,
-    comparisons_table,
-    requests_table,
-    service_table,
-)
-"""Tables that the template asks for, by their own names."""
 
 
 def report_markdown(case: Case, again: Reproduction | None = None) -> str:
@@ -87,14 +64,9 @@ def _context(case: Case, figures: Collection[str], again: Reproduction) -> dict[
     return {
         "case": case,
         "plan": plan,
-        **{each.__name__: each for each in TABLES},
-        "executed_table": executed_table,
-        "executed_paragraph": executed_paragraph,
-        "schedulers_table": schedulers_table,
-        "patterns": patterns,
+        **{each.__name__: each for each in CALLED},
         "formats": formats,
         "phrases": phrases,
-        "has_colocated": phrases.has_colocated(plan),
         "figures": figures,
         "as_code": as_code,
         "changed": formats.listed(list(map(code, again.overrides))),
@@ -369,3 +341,32 @@ def patterns(case: Case) -> list[str]:
     return [f"*{pattern.name}*: {pattern.text}" for pattern in found.patterns] + list(
         map(formats.sentence, found.notes)
     )
+
+
+CALLED = (
+    setup_table,
+    link_table,
+    period_table,
+    schedule_table,
+    front_table,
+    sensitivity_table,
+    answer_table,
+    pools_table,
+    day_table,
+    known_bill_table,
+    latencies_table,
+    classes_table,
+    baselines_table,
+    price_ratios_table,
+    break_even_table,
+    rules_table,
+    claims_table,
+    comparisons_table,
+    requests_table,
+    service_table,
+    executed_table,
+    executed_paragraph,
+    schedulers_table,
+    patterns,
+)
+"""Functions that the template calls, by their own names."""

@@ -1,4 +1,4 @@
-"""Templates of reports, filled in with records whose texts are escaped: the one place that makes Markdown."""
+"""Templates of reports in Markdown, filled in with records whose texts are escaped."""
 
 import re
 from collections.abc import Callable, Mapping

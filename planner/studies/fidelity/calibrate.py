@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -23,6 +23,7 @@ from planner.profiles.stack import (
     StackProfile,
     StackSettings,
 )
+from planner.progress import Progress
 from planner.reading import TABLE_BYTES, read_bytes
 from planner.roofline import Factors, RunAs
 from planner.roofline.factors import PRIOR, PRIORS
@@ -90,7 +91,7 @@ def calibrated_stack(
     start: Factors | None = None,
     described: str | None = None,
     day: date,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> StackProfile:
     """A stack profile from measured points of one framework.
 
@@ -201,7 +202,7 @@ def held_out(
     start: Factors,
     names: tuple[str, ...],
     labels: Sequence[str],
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> HeldOut | None:
     """Errors of each group under a fit to all others; None with a single group."""
     of_group, groups = np.array(labels), sorted(set(labels))

@@ -11,6 +11,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.progress import Progress
 from planner.roofline import Factors, RunAs, Stack
 from planner.roofline.factors import PRIORS, Value
 from planner.studies.fidelity.closed_loops import is_run, run_times
@@ -70,7 +71,7 @@ class MeasuredTimes:
 
 
 def fit_in_rounds(
-    measured: MeasuredTimes, start: Factors, names: tuple[str, ...], how: RunAs, progress: Callable[[str], None]
+    measured: MeasuredTimes, start: Factors, names: tuple[str, ...], how: RunAs, progress: Progress
 ) -> tuple[Fit, MeasuredTimes]:
     """Factors under which runs are closest to the points, and the points with the runs under these factors.
 

@@ -24,6 +24,7 @@ from planner.profiles import HardwareProfile, ModelProfile, StackProfile, hardwa
 from planner.profiles.efficiency_checks import BOUNDS, RANGES, SLACK
 from planner.profiles.stack_writer import stack_toml
 from planner.profiles.toml_text import toml_assignments, toml_table
+from planner.progress import Progress
 from planner.roofline import Chip, InstanceModel, Layout, stack
 from planner.roofline.chip import KERNEL_START_S, MOE_ROWS
 from planner.studies.live.question import CHUNK_TOKENS, OWN_POINTS
@@ -61,7 +62,7 @@ class MeasuredMachine:
 
 
 def measure_machine(
-    fleet: Fleet, model: ModelProfile, folder: Path, progress: Callable[[str], None], *, n_rounds: int = 4
+    fleet: Fleet, model: ModelProfile, folder: Path, progress: Progress, *, n_rounds: int = 4
 ) -> MeasuredMachine:
     """Rates of cores and kernels, times of probe models, and the profiles that follow from them, in an existing folder.
 

@@ -19,6 +19,7 @@ from planner.hybrid.live import Fleet, LiveRun, LiveSystem, WorkerSpec, cores, s
 from planner.hybrid.machine import machine_description
 from planner.hybrid.timing import Timed
 from planner.profiles import ModelProfile
+from planner.progress import Progress
 from planner.results import Live, LiveMachine
 from planner.studies.live.checks import ServedRuns, lines, pass_checks, passes, repeat, run_checks, ttft_of
 from planner.studies.live.execution import LiveExecution, LivePlan, execute_live
@@ -92,7 +93,7 @@ def live(
     question: LiveQuestion,
     *,
     out: Path | None = None,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = lambda _: None,
     executed: Executor | None = execute_live,
 ) -> LiveStudy:
     """Measure, predict, serve, execute, compare.
@@ -140,7 +141,7 @@ def _ready(
     question: LiveQuestion,
     model: ModelProfile,
     folder: Path,
-    progress: Callable[[str], None],
+    progress: Progress,
     began: float,
 ) -> _Ready:
     """Measure, choose threshold and rate, draw the requests that fit into the time that is left.
@@ -168,7 +169,7 @@ def _ready(
     return _Ready(measured, own, n_rounds, stretch, plan, stratified_requests(n, question.seed))
 
 
-def _served(fleet: Fleet, question: LiveQuestion, ready: _Ready, progress: Callable[[str], None], turn: int) -> LiveRun:
+def _served(fleet: Fleet, question: LiveQuestion, ready: _Ready, progress: Progress, turn: int) -> LiveRun:
     model, plan, drawn = fleet.model.profile, ready.plan, ready.drawn
     progress(f"serving {len(drawn.gaps)} requests, {turn + 1} of {N_REPEATS}")
     system = LiveSystem(fleet.model, fleet.specs, LINK_BYTES_PER_S, plan.threshold_tokens)
