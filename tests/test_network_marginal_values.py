@@ -155,7 +155,7 @@ def test_a_full_inventory_of_one_pool_has_a_price_where_its_accelerators_are_lac
     # Where there is no more to prefill at the plan's threshold, only planning again sees what it is worth.
     said = bottleneck_text.bottleneck(price.model_copy(update={"shadow_price": 0.0}))
     assert said.startswith("8 more accelerators of h100-sxm at remote would add ")
-    assert said.endswith("; one more would change nothing at these thresholds")
+    assert said.endswith(" req/s to the highest rate")
 
 
 def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_the_action_checks_scenarios_with_own_profiles_where_it_is_asked_to(runn
     own = re.sub(r"(?m)^aliases = .*$", "aliases = []", shipped_text("h200-sxm")).replace('"h200-sxm"', '"my-chip"')
     (runner.workspace / "asked" / "mine" / "my-chip.toml").write_text(own, encoding="utf-8")
     found = runner.step(CHECK_SCENARIOS, scenarios="asked", profiles="asked/mine", format="text")
-    assert (found.returncode, found.stdout) == (0, "asked/chat.toml: holds (2 pools, 0 links, 1 classes)\n")
+    assert (found.returncode, found.stdout) == (0, "asked/chat.toml: holds (2 pools, 0 links, 1 class)\n")
 
 
 def test_a_path_is_no_place_for_options_or_commands(runner: Runner) -> None:
@@ -161,12 +161,12 @@ def test_the_shell_step_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
     (here.workspace / "profiles" / "my-chip.toml").write_text(own, encoding="utf-8")
     text = (ROOT / "reports" / "not-worth-it" / "scenario.toml").read_text(encoding="utf-8")
     (here.workspace / "scenarios" / "chat.toml").write_text(text.replace("h200-sxm", "my-chip"), encoding="utf-8")
-    (script,) = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)
+    script = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)[0]
     found = here.step({"shell": "bash", "run": script, "env": {"PLANNER_SOURCE": str(ROOT)}})
     assert found.returncode == 0, found.stderr
     profiles, scenarios = found.stdout.splitlines()
     assert re.fullmatch(r"\d+ profiles hold \(1 own, \d+ shipped\)", profiles)
-    assert scenarios == "scenarios/chat.toml: holds (2 pools, 0 links, 1 classes)"
+    assert scenarios == "scenarios/chat.toml: holds (2 pools, 0 links, 1 class)"
 
 
 def test_the_page_names_inputs_and_hooks_that_there_are() -> None:
@@ -227,7 +227,7 @@ def test_the_hook_for_scenarios_passes_good_files_and_fails_bad_ones_with_their_
     (runner.workspace / "scenarios" / "bad.toml").write_text(text.replace("sigma", "sigm"), encoding="utf-8")
     others = ("hardware_profiles/h200-sxm.toml", "bad/h200-sxm.toml")
     good = hook(runner, "scenarios/good.toml", *others, declared=SCENARIO_HOOK)
-    assert (good.returncode, good.stdout) == (0, "scenarios/good.toml: holds (2 pools, 0 links, 1 classes)\n")
+    assert (good.returncode, good.stdout) == (0, "scenarios/good.toml: holds (2 pools, 0 links, 1 class)\n")
     bad = hook(runner, "scenarios/good.toml", "scenarios/bad.toml", declared=SCENARIO_HOOK)
     assert bad.returncode == 3
     assert f"scenarios/bad.toml:{text[: text.index('sigma')].count(chr(10)) + 1}: workload.lengths.sigm" in bad.stderr

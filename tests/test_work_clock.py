@@ -14,7 +14,7 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
 from planner.optimizer.strategies import best_solution
 from planner.optimizer.time_limit import TimeLimit, wall_notes
-from planner.work_clock import LEAST_WALL_S, LOOK_S, SLOWEST, spend, wall_limit, work_s
+from planner.work_clock import LEAST_WALL_S, LOOK_S, SLOWEST, n_cut_offs, spend, wall_limit, work_s
 from tests.builders import TWO_PERIODS, small_with
 
 LIMIT_S = 0.6
@@ -53,16 +53,18 @@ def test_a_slower_machine_and_one_that_knows_its_queues_have_the_same_answer(
     assert LIMIT_S <= work < 2 * LIMIT_S
     wall(monkeypatch, 1e-3)
     assert answered(problem) == (first, pytest.approx(work, abs=1e-6))
-    assert not wall_notes()
+    assert not wall_notes(problem.cut_offs_before)
 
 
 def test_a_wall_that_is_passed_ends_a_search_soon_and_the_answer_says_so(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wall(monkeypatch, LEAST_WALL_S)
+    before = n_cut_offs()
     with suppress(UndecidedError):
         best_solution(problem, LIMIT_S, 0.0)
-    assert [note.split("note: ")[1] for note in wall_notes()] == ["ended-by-clock)"]
+    assert [note.split("note: ")[1] for note in wall_notes(before)] == ["ended-by-clock)"]
+    assert not wall_notes(n_cut_offs()), "a later question in this process is not cut off"
 
 
 def test_what_is_past_costs_looks_until_the_limit_is_left_and_nothing_after_it(monkeypatch: pytest.MonkeyPatch) -> None:

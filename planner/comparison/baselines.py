@@ -109,8 +109,8 @@ def compared(scenario: Scenario, classes: Classes, asked: Sequence[Variant], pla
 def missing(name: str, error: Exception) -> Note:
     """Why there is no baseline of a name."""
     why = error.problems[0].message if isinstance(error, InputError) else error
-    code = "baseline-infeasible" if isinstance(error, InfeasibleError) else "no-baseline"
-    return note(code, f"no {name} to compare with: {why}")
+    text = f"no {name} to compare with: {why}"
+    return note("baseline-infeasible", text) if isinstance(error, InfeasibleError) else note("no-baseline", text)
 
 
 def _planned_beside(

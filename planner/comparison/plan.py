@@ -255,7 +255,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]
     yield from room_notes(problem, solution)
     yield from _batch_notes(problem, solution)
     yield from question_notes(problem.scenario)
-    yield from wall_notes()
+    yield from wall_notes(problem.cut_offs_before)
     for name, (_, mix) in requests_by_name(problem.classes).items():
         yield from context_notes(problem.scenario, name, mix)
     yield from _doubts(problem, solution, fleet)

@@ -1,7 +1,7 @@
 """The question in numbers: what may be sized, what must be served, and the ways requests may take in between."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Literal, NamedTuple
@@ -10,6 +10,7 @@ from planner.optimizer.known_late import KnownLate
 from planner.optimizer.problem_parts import ClassSpec, LinkSpec, Part, PoolSpec
 from planner.optimizer.routes import Route, is_plain, routes_of
 from planner.scenario import Objective, Scenario, Slo
+from planner.work_clock import n_cut_offs
 
 LARGEST_POOL = 100_000
 """Of what nothing else limits: beyond any fleet, and a guard of the solver's arithmetic."""
@@ -116,6 +117,8 @@ class Problem:
     """What became of the layouts of pools that may choose."""
     open_bound: float | None = None
     """Objective that no plan passes on other layouts that were not searched to their end; None: none is left open."""
+    cut_offs_before: int = field(default_factory=n_cut_offs, compare=False)
+    """Looks past the wall when it was posed: later ones are of its own searches [count]."""
 
     @property
     def is_min_cost(self) -> bool:

@@ -34,13 +34,13 @@ class TimeLimit:
         return fraction * self.left_s
 
 
-def wall_notes() -> list[Note]:
-    """Says where the clock on the wall ended a search of this command: counted work has the same end everywhere."""
-    if not n_cut_offs():
+def wall_notes(cut_offs_before: int) -> list[Note]:
+    """Says where the clock on the wall ended a search since then: counted work has the same end everywhere."""
+    if n_cut_offs() == cut_offs_before:
         return []
     text = (
         f"this machine took more than {SLOWEST:g} times as long as the time limit allows work for, and the clock ended "
-        "a search of this command: another run may find more"
+        "a search of this plan: another run may find more"
     )
     return [note("ended-by-clock", text)]
 

@@ -76,10 +76,10 @@ def plan_screen(plan: Plan, columns: int, count: "Callable[[Iterable[RenderableT
     found += _fitting(binds, left - count(found), count)
     doubt = doubtful_lengths(plan)
     others = (note for note in plan.notes if note.rpartition(" (note:")[0] not in doubt)
-    return with_notes(found, others, "everything else: --details, or --section NAME", columns, count)
+    return fitted_to_screen(found, others, "everything else: --details, or --section NAME", columns, count)
 
 
-def with_notes(
+def fitted_to_screen(
     parts: "list[RenderableType]",
     notes: Iterable[str],
     rest: str,

@@ -7,7 +7,7 @@ from planner.report import formats
 from planner.report.decision import monthly
 from planner.report.formats import figure
 from planner.report.phrases import how_run, layout
-from planner.report.screen import with_notes
+from planner.report.screen import fitted_to_screen
 from planner.report.table import Table
 from planner.report.terminal import compact, frame, printed, remarks
 from planner.results import DecodeStepRun, PoolPlan, Size, SloRun
@@ -42,7 +42,7 @@ def size_screen(size: Size, columns: int, count: "Callable[[Iterable[RenderableT
         What to print, in order: notes last, as many as the screen has lines for.
     """
     found = [part for part in _fleets(size, compact) if part is not None]
-    return with_notes(found, size.notes, "the layouts that were compared: --details", columns, count)
+    return fitted_to_screen(found, size.notes, "the layouts that were compared: --details", columns, count)
 
 
 def _fleets(size: Size, render: "Callable[[Table], RenderableType | None]") -> "tuple[RenderableType | None, ...]":

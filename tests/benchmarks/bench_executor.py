@@ -68,9 +68,9 @@ def timed(what: str, scenario: "Scenario", n: int) -> "SimulationState":
     """Run the planned system, and say how fast that was; a first short run compiles, and reads traces."""
     from planner.cli.common import data_dirs
     from planner.comparison import optimize
-    from planner.executor import Draws, drawn_requests, initial_state, system
+    from planner.executor import Draws, drawn_requests, simulation_state, system
+    from planner.executor.initial_state import run_to_end
     from planner.executor.prompt_blocks import trace_blocks
-    from planner.executor.run import run_to_end
 
     plan = optimize(scenario, data_dirs())
     planned = system(scenario, plan, data_dirs())
@@ -78,7 +78,7 @@ def timed(what: str, scenario: "Scenario", n: int) -> "SimulationState":
         start = process_time()
         requests = drawn_requests(scenario, n_now, LOAD * plan.throughput_req_per_s, Draws(0), data_dirs())
         blocks = None if scenario.execution.cache is None else trace_blocks(scenario, requests, data_dirs())
-        w = initial_state(planned, requests, blocks=blocks)
+        w = simulation_state(planned, requests, blocks=blocks)
         drawn = process_time()
         run_to_end(w)
         end = process_time()
