@@ -20,17 +20,15 @@ from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.stack import StackProfile
 from planner.report.scenario_keys import UNITS, anchor, scenario_keys_page
-from planner.results import (
-    Explanation,
-    Fidelity,
-    Live,
-    Plan,
-    PlanDiff,
-    Prediction,
-    Run,
-    SchedulerComparison,
-    Validation,
-)
+from planner.results.explanation import Explanation
+from planner.results.fidelity import Fidelity
+from planner.results.live import Live
+from planner.results.plan import Plan
+from planner.results.plan_diff import PlanDiff
+from planner.results.prediction import Prediction
+from planner.results.run import Run
+from planner.results.scheduling import SchedulerComparison
+from planner.results.validation import Validation
 from planner.units import DASH
 
 FOLDER = Path(__file__).parent / "reference"

@@ -9,10 +9,12 @@ import numpy as np
 
 from planner.comparison import Planned, sketched, solved
 from planner.comparison.evaluation import Evaluation
-from planner.optimizer import Problem, Solution, best_solution, planning_problem
+from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.problem import Problem
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
-from planner.optimizer.solution import objective_unit
-from planner.results import Fleet, Plan
+from planner.optimizer.solution import Solution, objective_unit
+from planner.optimizer.strategies import best_solution
+from planner.results.plan import Fleet, Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from tests.cpu_cost import cached
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.results import Fleet, LinkPlan, PoolPlan
+from planner.results.plan import Fleet, LinkPlan, PoolPlan
 from planner.scenario import Scenario, load_scenario
 from tests.executor_cases import UNKNOWN, UNPRICED
 

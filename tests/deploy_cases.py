@@ -7,23 +7,19 @@ from typing import Any
 import yaml
 
 from planner.deploy import Target, export_files
-from planner.results import (
+from planner.results.plan import (
     ClassPlan,
-    Cost,
     DeployedModel,
-    Latency,
     LinkPlan,
     PeriodLink,
     PeriodPlan,
     PeriodPool,
     Plan,
     PoolPlan,
-    PoolSchedule,
-    Replicas,
-    Schedule,
     Verdict,
-    plan_from,
 )
+from planner.results.plan_file import plan_from
+from planner.results.plan_parts import Cost, Latency, PoolSchedule, Replicas, Schedule
 
 UNKNOWN = Latency(
     ttft_mean_s=None,

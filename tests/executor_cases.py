@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor import System, simulation_state, system
 from planner.executor.draws import Draws, blank_requests
 from planner.executor.fault_schedule import fault_schedule
+from planner.executor.initial_state import simulation_state
 from planner.executor.kernel import SimulationState
 from planner.executor.kernel.records import PROMPT
 from planner.executor.prompt_blocks import PromptBlocks
 from planner.executor.run import run_to_end
-from planner.results import Cost, Fleet, Latency, LinkPlan, PoolPlan
+from planner.executor.systems import System, system
+from planner.results.plan import Fleet, LinkPlan, PoolPlan
+from planner.results.plan_parts import Cost, Latency
 from planner.scenario import Scenario
 from tests.builders import small_with
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.comparison import best_fleet
-from planner.results import Fleet
 from planner.results.explorer import Explorer, Tables
+from planner.results.plan import Fleet
 from planner.scenario import Scenario, read_scenario
 from planner.studies.explore import PageInputs, explorer
 from planner.studies.explore.combination import Knobs

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.results import Plan
+from planner.results.plan import Plan
 from planner.scenario import Scenario
 from tests.builders import sketch
 from tests.campaigns.random_scenarios import Data, scenario_of

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.queueing import MarkovArrivals, Phases, Service, Wait, place_waits
 from planner.queueing.chain import Chains, phase_survival, solved_chains
+from planner.queueing.decode_admission import place_waits
+from planner.queueing.phases import MarkovArrivals, Phases
+from planner.queueing.service import Service
+from planner.queueing.wait import Wait
 
 Floats = NDArray[np.float64]
 

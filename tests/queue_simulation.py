@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, t
 
-from planner.queueing import Service, gigc_wait
+from planner.queueing.service import Service
+from planner.queueing.waits import gigc_wait
 
 Floats = NDArray[np.float64]
 

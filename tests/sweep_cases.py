@@ -3,16 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from planner.comparison import optimize
-from planner.results import (
-    ClassPlan,
-    Latency,
-    LinkPlan,
-    PeriodPlan,
-    Plan,
-    PlanSweep,
-    PoolPlan,
-    SweepPoint,
-)
+from planner.results.plan import ClassPlan, LinkPlan, PeriodPlan, Plan, PoolPlan
+from planner.results.plan_parts import Latency
+from planner.results.plan_sweep import PlanSweep, SweepPoint
 from planner.scenario import Scenario
 from planner.schema import TomlFile
 from tests.builders import SMALL

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.notes import code_of
-from planner.results import Size
+from planner.results.size import Size
 from planner.scenario import Price, load_scenario
 from planner.studies.size import SizeQuestion, sized
-from planner.workload import Workload
+from planner.workload.spec import Workload
 
 CHIP, RATE = "h100-sxm", 40.0
 N_ROWS, IN_A_BURST, GAP_MS = 4000, 400, 20

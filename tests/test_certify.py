@@ -9,10 +9,12 @@ from typer.testing import CliRunner, Result
 
 from planner.cli import app
 from planner.errors import CheckFailedError, InfeasibleError, InputError, UsageError
-from planner.executor import RunQuestion, simulate
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.promises.certify import certified_plan
-from planner.report import PRINT_WIDTH
-from planner.results import Plan, plan_from
+from planner.report.terminal import PRINT_WIDTH
+from planner.results.plan import Plan
+from planner.results.plan_file import plan_from
 from tests.builders import SMALL, small_with
 from tests.cpu_cost import cached
 

@@ -9,13 +9,18 @@ from rich.console import Console
 from planner.comparison import Planned, optimize, sketched
 from planner.comparison import solved as plan_of
 from planner.errors import CheckFailedError, InfeasibleError, InputError
-from planner.executor import RunQuestion, simulate
-from planner.optimizer import Problem, Solution, planning_problem
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.solution import Solution
 from planner.promises.certify import certified_plan
 from planner.promises.period_results import binding_periods
-from planner.report import PRINT_WIDTH
 from planner.report.certified_tables import certified_tables
-from planner.results import Plan, Promise, plan_from
+from planner.report.terminal import PRINT_WIDTH
+from planner.results.certified import Promise
+from planner.results.plan import Plan
+from planner.results.plan_file import plan_from
 from planner.scenario import Scenario
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, sketch, small_with
 from tests.cpu_cost import cached

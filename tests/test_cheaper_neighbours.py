@@ -4,7 +4,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.promises.verified import verified_plan
 from tests.builders import sketch, small_with
 from tests.campaigns.cheaper_neighbours import REACH, cheaper_fleets, near

@@ -71,7 +71,9 @@ NOT_HERE = {"explore --index", "profiles check paths", "scenario check files"}
 """Files that are the work itself: what is wrong with each is the answer."""
 WORK = {
     "pulp": ["LpProblem"],
-    "planner.executor": ["simulate", "simulate_periods"],
+    "planner.executor.run": ["simulate"],
+    "planner.executor.periods": ["simulate_periods"],
+    "planner.promises.validation": ["simulate", "simulate_periods"],
     "planner.studies.live": ["live"],
     "planner.studies.fidelity": ["fidelity", "survey", "calibrated_stack"],
     "planner.studies.case": ["build_case"],

@@ -16,7 +16,7 @@ from planner.comparison.alternative_hardware import (
     _slug,
     alternative_scenarios,
 )
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.service_times import Decoded, service_times
 from planner.scenario import Scenario
 from tests.cpu_cost import cached

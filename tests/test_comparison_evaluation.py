@@ -8,8 +8,8 @@ import pytest
 
 from planner.comparison import solved
 from planner.comparison.evaluation import Evaluation
-from planner.optimizer import planning_problem
 from planner.optimizer.capacity import exact_loads
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.period_operation import dominating_periods, transfers_s
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import highest_req_per_s

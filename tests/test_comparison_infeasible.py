@@ -7,8 +7,9 @@ import pytest
 
 from planner.comparison import optimize
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import best_solution, planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.problem import Problem
+from planner.optimizer.strategies import best_solution
 from planner.scenario import Scenario
 from tests.builders import FAST, HOME, in_classes, reference, routed_search, sketch, small, small_with
 
@@ -22,6 +23,7 @@ NO_PLAN: dict[str, dict[str, Any]] = {
     "no decode instance at all": {"pools.decode.n_instances": 0},
     "a fixed fleet beyond the inventory": {"pools.near.n_instances": 3, "pools.decode.n_instances": 3},
     "a ratio that the inventory cannot hold": {"routing.prefill_to_decode": "1:5"},
+    "a promise in the wrong unit": MIN_COST | {"slo.ttft_s": 0.02},
     "a budget that pays for one role only": {"budget_usd_per_hour": 20.0},
 }
 

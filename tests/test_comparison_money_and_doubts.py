@@ -7,8 +7,8 @@ import pytest
 
 from planner.comparison import optimize
 from planner.errors import InputError
-from planner.optimizer import planning_problem
 from planner.optimizer.capacity import threshold_loads
+from planner.optimizer.layout_choice import planning_problem
 from planner.scenario import load_scenario, read_scenario
 from planner.studies.case import build_case
 

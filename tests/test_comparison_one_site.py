@@ -13,10 +13,10 @@ from planner.comparison import best_fleet, optimize
 from planner.comparison.alternative_hardware import BEST_OF_EACH, is_same_fleet
 from planner.comparison.margins import COLOCATED
 from planner.comparison.one_site import adoption, one_site_text, worth_listing
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.report.phrases import compared_ttft, status
 from planner.report.tables import answer_rows
-from planner.results import Baseline, Fleet, Plan
+from planner.results.plan import Baseline, Fleet, Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.scenario.overrides import parsed_override
 from tests.builders import POOLS_HERE, small_with

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from planner.comparison import optimize
 from planner.comparison.margins import ALTERNATIVES, WORTHWHILE, value_of
 from planner.comparison.recommendation import SIMPLEST_FIRST, MeritBounds, best_kinds
-from planner.results import Serving
 from planner.results.fleet_merit import does_the_same
+from planner.results.plan import Serving
 from planner.scenario import Scenario
 from tests.builders import small_with
 from tests.serving_mixes import Mix, asked

@@ -11,8 +11,8 @@ from planner.comparison import optimize
 from planner.comparison.baselines import Compared, baselines
 from planner.comparison.one_site import WORTHWHILE
 from planner.comparison.verdict import verdict
-from planner.optimizer import planning_problem
-from planner.results import Baseline, Plan
+from planner.optimizer.layout_choice import planning_problem
+from planner.results.plan import Baseline, Plan
 from planner.scenario import Scenario
 from planner.work_clock import work_s
 from tests.builders import FAST, HOME, small_with

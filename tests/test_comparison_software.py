@@ -9,7 +9,7 @@ import pytest
 from planner.comparison import best_fleet, optimize
 from planner.comparison.baselines import variants
 from planner.executor.service import source
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.service_times import pool_stack
 from planner.profiles import hardware_profile, missing_shapes, model_profile, profile_names
 from planner.roofline import best_stack, stack

@@ -6,9 +6,10 @@ import pytest
 from planner.comparison import Planned, optimize, solved
 from planner.comparison.baselines import Compared
 from planner.comparison.verdict import verdict
-from planner.optimizer import planning_problem
-from planner.queueing import PassLoop, Prompts, colocated_queue
-from planner.results import Baseline
+from planner.optimizer.layout_choice import planning_problem
+from planner.queueing.colocated import colocated_queue
+from planner.queueing.pass_loop import PassLoop, Prompts
+from planner.results.plan import Baseline
 from tests.builders import small, small_with
 from tests.test_cli_goldens import rounded
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.comparison import optimize
-from planner.optimizer import planning_problem
-from planner.results import Fleet, Plan
+from planner.optimizer.layout_choice import planning_problem
+from planner.results.plan import Fleet, Plan
 from planner.scenario import read_scenario
 from tests.builders import FAST, HOME, Draw, fleet_of, problem_of, reference, routed_search, small, small_with
 

@@ -13,7 +13,7 @@ from planner.comparison import best_fleet
 from planner.comparison.changes import cents, significant, step_multiples, with_value
 from planner.comparison.infeasibility import Trial, Trials, infeasible
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.slo_search import search
 from planner.scenario import Scenario, read_scenario
 from planner.work_clock import work_s

@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.comparison import best_fleet
 from planner.errors import InfeasibleError, InputError, UsageError
-from planner.executor import RunQuestion
-from planner.optimizer import planning_problem
+from planner.executor.run_question import RunQuestion
+from planner.optimizer.layout_choice import planning_problem
 from planner.report.current_text import hours_table
-from planner.results import Current, Order, Plan, TargetFleet, plan_from
+from planner.results.current import Current, Order, TargetFleet
+from planner.results.plan import Plan
+from planner.results.plan_file import plan_from
 from planner.scenario import Scenario
 from planner.studies.migration import MigrationQuestion, current_fleet
 from planner.studies.migration.fleet_file import StatedFleet, standing_fleet, stated_fleet

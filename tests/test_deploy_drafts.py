@@ -8,7 +8,7 @@ import pytest
 
 from planner.deploy import TARGETS, Target
 from planner.errors import InputError
-from planner.results import Drafts
+from planner.results.plan import Drafts
 from tests.deploy_cases import exported, model, pool, two_pools
 
 MTP = Drafts(draft_tokens=2, acceptance=(0.85, 0.7), model=None)

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from planner.deploy import TARGETS, Target
-from planner.results import EngineSettings, Plan
+from planner.results.plan import Plan
+from planner.results.plan_parts import EngineSettings
 from planner.studies.predict import PredictQuestion, predict
 from tests.builders import FAST, HOME, sketch, small_with
 from tests.deploy_cases import exported, options, plan, pool

@@ -7,7 +7,7 @@ import pytest
 from planner.deploy import TARGETS, Target
 from planner.deploy.names import label
 from planner.errors import InputError, UsageError
-from planner.results import Plan
+from planner.results.plan import Plan
 from tests.deploy_cases import containers, exported, manifests, model, pool, split, two_pools, two_sites, unequal_hybrid
 
 
@@ -214,10 +214,11 @@ def test_a_parameter_that_says_nothing_to_a_target_is_refused(target: Target, pa
     assert f"says nothing to {target} (with --to " in refusal(two_pools(), target, parameter)
 
 
-def test_a_pool_that_is_one_of_several_layouts_is_called_by_its_label_too() -> None:
+def test_a_pool_that_is_one_of_several_layouts_is_called_by_its_name_or_its_label() -> None:
     marked = two_pools().model_copy(update={"pools": (pool("p tp=8,ep=1", "prefill"), pool("decode", "decode"))})
     name = label("p tp=8,ep=1")
-    assert "--prefill http://a:30000" in exported(marked, "vllm", f"hosts.{name}=a,b")["home/router-home.sh"]
+    for key in (name, "p tp=8,ep=1"):
+        assert "--prefill http://a:30000" in exported(marked, "vllm", f"hosts.{key}=a,b")["home/router-home.sh"]
 
 
 @pytest.mark.parametrize(

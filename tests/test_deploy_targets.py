@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.deploy import TARGETS, Target
-from planner.results import Plan
+from planner.results.plan import Plan
 from tests.deploy_cases import (
     containers,
     exported,

@@ -15,12 +15,12 @@ from planner import __version__
 from planner.cli import app
 from planner.errors import CheckFailedError, InfeasibleError, InputError, UndecidedError, UsageError
 from planner.profiles import profile_names
-from planner.report import diff_markdown
-from planner.report.diff_comment import MOST_CHARACTERS
+from planner.report.diff_comment import MOST_CHARACTERS, diff_markdown
 from planner.report.diff_words import diff_headline
-from planner.results import PlanDiff, PlanInputs, plan_from
 from planner.results.plan import Plan
-from planner.results.plan_diff import ValueChange
+from planner.results.plan_diff import PlanDiff, ValueChange
+from planner.results.plan_file import plan_from
+from planner.results.plan_parts import PlanInputs
 from planner.scenario import bundled_scenarios, load_scenario, read_scenario
 from planner.studies.diff import FIGURES, MOST_NOISE, SOLVER_NOISE, Condition, plan_diff
 from planner.studies.plan_inputs import plan_inputs, scenario_inputs

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.executor import RunQuestion, simulate
-from planner.executor.run import drawn_steps, yield_chances
+from planner.executor.run import drawn_steps, simulate, yield_chances
+from planner.executor.run_question import RunQuestion
 from planner.executor.service import DecodeTimes, decode_times, source
 from planner.notes import code_of
-from planner.optimizer import planning_problem
 from planner.optimizer.delays import spread
+from planner.optimizer.layout_choice import planning_problem
 from planner.roofline import DecodeLimit, tokens_per_step, tokens_per_step_variance
 from planner.scenario import Scenario, read_scenario
 from tests.builders import sketch

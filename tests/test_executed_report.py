@@ -8,14 +8,16 @@ import pytest
 
 from planner.comparison import Planned, solved
 from planner.errors import InputError
-from planner.executor import RunQuestion, simulate
 from planner.executor import run as executor_run
 from planner.executor.kernel.records import Records
-from planner.optimizer import planning_problem
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.optimizer.layout_choice import planning_problem
 from planner.promises.validation import TOLERANCES
-from planner.report import report_markdown
 from planner.report.figures import charts, digest
-from planner.results import Case, Executed
+from planner.report.markdown import report_markdown
+from planner.results.case import Case
+from planner.results.executed import Executed
 from planner.scenario import Scenario, load_scenario
 from planner.studies.case import build_case
 from planner.studies.executed import as_printed

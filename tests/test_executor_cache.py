@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.executor import RunQuestion, simulate
 from planner.executor.cache_pools import block_bytes, state_bytes
 from planner.executor.draws import Draws, drawn_requests
 from planner.executor.kernel import SimulationState
 from planner.executor.prompt_blocks import trace_blocks
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.workload.traces import BLOCK_TOKENS
 from tests.builders import in_classes
 from tests.executor_cases import TOKEN_BYTES, asked, chains, fleet, run, scenario

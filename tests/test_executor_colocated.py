@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.executor import RunQuestion, simulate, system
 from planner.executor.draws import Draws, drawn_requests
 from planner.executor.engine import EngineLoad, engine_run
 from planner.executor.full_instance import full_instance
 from planner.executor.kernel.records import REQUEST
-from planner.executor.run import check_room
-from planner.results import Fleet, Run, RunRecords
+from planner.executor.run import check_room, simulate
+from planner.executor.run_question import RunQuestion
+from planner.executor.systems import system
+from planner.results.plan import Fleet
+from planner.results.run import Run, RunRecords
 from tests.colocated_cases import chat, fleet
 from tests.cpu_cost import cached
 

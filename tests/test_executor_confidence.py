@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.executor import RunQuestion, simulate
 from planner.executor.confidence import Batches, Stratum, bounds, mean_interval, quantile_interval, quantiles
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.promises.plan_to_run import plan_at_loads
-from planner.results import Interval, Plan
+from planner.results.plan import Plan
+from planner.results.run import Interval
 from tests.builders import small_with
 from tests.campaigns.interval_coverage import QUEUES, coverage
 

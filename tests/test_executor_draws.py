@@ -10,7 +10,7 @@ from planner.errors import InputError
 from planner.executor.arrivals import diurnal_s
 from planner.executor.draws import Draws, drawn_requests
 from planner.scenario import DiurnalArrivals
-from planner.workload import request_mix
+from planner.workload.requests import request_mix
 from tests.builders import in_classes, small_with
 from tests.trace_cases import Conversations
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.executor import simulation_state, system
+from planner.executor.initial_state import simulation_state
 from planner.executor.kernel import SimulationState
 from planner.executor.kernel.records import FINISHED
 from planner.executor.run import run_to_end
+from planner.executor.systems import system
 from tests.executor_cases import TOKEN_BYTES, TOKEN_S, asked, fleet, poisson_s, run, scenario, whole_tokens
 
 MOMENTS = ("arrival_s", "prefill_start_s", "prefill_end_s", "kv_end_s", "first_token_s", "finish_s")

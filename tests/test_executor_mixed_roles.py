@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.executor import RunQuestion, simulate, system
 from planner.executor.draws import blank_requests
 from planner.executor.engine import EngineLoad, engine_run
 from planner.executor.routes import Topology
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.executor.streams import RequestStream
-from planner.results import NONE_LEAVES, Fleet, PoolPlan, Run, RunRecords
+from planner.executor.systems import system
+from planner.results.plan import Fleet, PoolPlan
+from planner.results.run import Run, RunRecords
+from planner.results.threshold import NONE_LEAVES
 from planner.scenario import Scenario
 from tests.colocated_cases import chat, fleet
 

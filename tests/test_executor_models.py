@@ -6,10 +6,13 @@ import pytest
 
 from planner.comparison import sketched, solved
 from planner.errors import InputError
-from planner.executor import RunQuestion, simulate, system
-from planner.optimizer import planning_problem
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.executor.systems import system
+from planner.optimizer.layout_choice import planning_problem
 from planner.promises.certify import certified_plan
-from planner.results import Plan, Run
+from planner.results.plan import Plan
+from planner.results.run import Run
 from planner.roofline import best_stack, kv_bytes_per_token
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, small_with

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.executor import System, system
 from planner.executor.full_house import WAITING_PER_INSTANCE, full_house
 from planner.executor.measure import _instance_of_place
+from planner.executor.systems import System, system
 from planner.scenario import Scenario
 from tests.executor_cases import TOKEN_S, asked, ended, fleet, scenario
 

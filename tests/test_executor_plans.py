@@ -7,20 +7,14 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.executor import RunQuestion, simulate, simulate_periods, system
 from planner.executor.draws import Draws, drawn_requests, to_streams
-from planner.results import (
-    ALL_LEAVE,
-    NONE_LEAVES,
-    LinkPlan,
-    PeriodLink,
-    PeriodPlan,
-    PeriodPool,
-    Plan,
-    PoolPlan,
-    Run,
-    Threshold,
-)
+from planner.executor.periods import simulate_periods
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.executor.systems import system
+from planner.results.plan import LinkPlan, PeriodLink, PeriodPlan, PeriodPool, Plan, PoolPlan
+from planner.results.run import Run
+from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
 from planner.scenario import Scenario
 from tests.builders import BOTH_WAYS, GPUS, HOME, in_classes, sketch, small, small_with
 from tests.cpu_cost import cached

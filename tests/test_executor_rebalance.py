@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from planner.errors import InputError
-from planner.executor import RunQuestion, simulate, system
 from planner.executor.cache_pools import block_bytes
 from planner.executor.draws import Draws, drawn_requests
 from planner.executor.kernel import SimulationState
 from planner.executor.measure import check_pools
 from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
-from planner.report import PRINT_WIDTH
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.executor.systems import system
 from planner.report.run_tables import run_tables
-from planner.results import Fleet, Plan, Run
+from planner.report.terminal import PRINT_WIDTH
+from planner.results.plan import Fleet, Plan
+from planner.results.run import Run
 from planner.scenario import Scenario, read_scenario
 from planner.workload.traces import BLOCK_TOKENS
 from tests.builders import sketch

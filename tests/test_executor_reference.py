@@ -8,8 +8,10 @@ import pytest
 
 from planner.comparison import optimize
 from planner.errors import InfeasibleError
-from planner.executor import RunQuestion, default_load, simulate
-from planner.results import Plan, Run
+from planner.executor.run import default_load, simulate
+from planner.executor.run_question import RunQuestion
+from planner.results.plan import Plan
+from planner.results.run import Run
 from tests.builders import reference, sketch, small, small_with
 from tests.cpu_cost import cached
 

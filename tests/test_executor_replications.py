@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from planner.executor import RunQuestion, simulate
-from planner.results import Run
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.results.run import Run
 from tests.executor_cases import fleet, scenario
 
 WARM = {"execution.warm_up_fraction": 0.0, "execution.cool_down_fraction": 0.0}

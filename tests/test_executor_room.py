@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.executor import RunQuestion, simulate, system
 from planner.executor.kernel import SimulationState
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.executor.systems import system
 from planner.profiles import GqaLayers
 from planner.units import GB
 from tests.builders import small

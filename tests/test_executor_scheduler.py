@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.executor import simulation_state, system
 from planner.executor.compilation import machine_code
 from planner.executor.draws import Draws
 from planner.executor.fault_schedule import fault_schedule
+from planner.executor.initial_state import simulation_state
 from planner.executor.kernel import SimulationState
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import DRAINS, FINISHED, SERVES, SHARED_QUEUE, UP
+from planner.executor.systems import system
 from tests.executor_cases import STEP_S, TOKEN_BYTES, TOKEN_S, asked, fleet, poisson_s, run, scenario
 from tests.executor_cases import whole_tokens as tokens_of
 from tests.test_executor_laws import DISCIPLINES, SIZES, check_laws, drawn, stated

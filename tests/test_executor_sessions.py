@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.executor import simulation_state, system
 from planner.executor.draws import Draws
+from planner.executor.initial_state import simulation_state
 from planner.executor.kernel.records import NONE
 from planner.executor.prompt_blocks import PromptBlocks
 from planner.executor.run import run_to_end
 from planner.executor.sessions import session_requests
+from planner.executor.systems import system
 from planner.scenario import Scenario
 from planner.workload.traces import BLOCK_TOKENS
 from tests.builders import in_classes, small_with

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from planner.executor import RunQuestion, simulate
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.executor.warm_up import RELAXATIONS_TO_WARM_UP, relaxation_s
 from planner.promises.validation import promise_check
-from planner.results import Interval
+from planner.results.run import Interval
 from tests.executor_cases import fleet, scenario
 
 N_QUEUES = 40_000

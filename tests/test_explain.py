@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.comparison import optimize
 from planner.errors import InfeasibleError
-from planner.report import explanation, explanation_tables
+from planner.report.explained import explanation, explanation_tables
 from planner.report.explained_worth import figure_of
 from planner.report.formats import figure, seconds, small_percent
-from planner.results import Explanation, Plan, plan_from
+from planner.results.explanation import Explanation
+from planner.results.plan import Plan
+from planner.results.plan_file import plan_from
 from planner.scenario import load_scenario
 from planner.units import number, percent, usd
 from tests.builders import POOLS_HERE, SMALL, small_with

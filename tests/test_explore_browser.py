@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from planner.comparison import best_fleet
-from planner.report import explore_html
-from planner.results import CaseFront, Fleet, Hour
+from planner.report.explore_page import explore_html
+from planner.results.case import CaseFront
 from planner.results.explorer import Explorer, Tables
+from planner.results.plan import Fleet
+from planner.results.studies import Hour
 from planner.scenario import read_scenario
 from planner.studies.explore.combination import Knobs, fleet_req_per_s, usd_per_hour
 from tests.browser import Browser, Opened, started

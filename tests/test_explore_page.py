@@ -11,10 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
-from planner.report import explore_html
 from planner.report.decision import decision_rows, recommendation_text
 from planner.report.explore_charts import FLEETS, PLACES, specifications
-from planner.report.explore_page import CAPTIONS, OWN, SECTIONS, VENDORED, packaged
+from planner.report.explore_page import CAPTIONS, OWN, SECTIONS, VENDORED, explore_html, packaged
 from planner.report.screen import fleet_table, other_fleets_table
 from planner.results.explorer import Explorer, MapSite
 from planner.scenario import read_scenario

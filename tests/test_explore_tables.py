@@ -12,11 +12,14 @@ import pytest
 from planner.comparison import optimize
 from planner.comparison.evaluation import Evaluation
 from planner.errors import InputError
-from planner.optimizer import planning_problem
-from planner.queueing import Path as QueuePath
-from planner.queueing import Service, Ttft, mgc_wait
-from planner.results import Fleet, PeriodPlan, Plan, plan_from
+from planner.optimizer.layout_choice import planning_problem
+from planner.queueing.service import Service
+from planner.queueing.ttft import Path as QueuePath
+from planner.queueing.ttft import Ttft
+from planner.queueing.waits import mgc_wait
 from planner.results.explorer import Explorer, Tables
+from planner.results.plan import Fleet, PeriodPlan, Plan
+from planner.results.plan_file import plan_from
 from planner.scenario import load_scenario, read_scenario
 from planner.studies.explore import PageInputs, explorer
 from planner.studies.explore.combination import (

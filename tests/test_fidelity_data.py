@@ -14,7 +14,7 @@ import pytest
 
 from planner.profiles import profile_names, stack_profile
 from planner.profiles.points import ServingPoint, read_points
-from planner.results import Fidelity, PredictedPoint
+from planner.results.fidelity import Fidelity, PredictedPoint
 from planner.studies.fidelity import catalogue_points, fidelity
 from planner.studies.fidelity.cases import cases_of
 from planner.studies.fidelity.survey import DoubtNote, read_notes

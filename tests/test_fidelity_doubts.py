@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.profiles.points import ServingPoint
-from planner.results import Fidelity
+from planner.results.fidelity import Fidelity
 from planner.studies.fidelity import fidelity
 from tests.cpu_cost import cached
 from tests.fidelity_points import POINT, configurations, made_by, slower

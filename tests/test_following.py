@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from planner.comparison import best_fleet
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import Solution, best_solution, planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.rent import mean_instances, starts, times_within
-from planner.optimizer.strategies import FOLLOWING_GAP
+from planner.optimizer.solution import Solution
+from planner.optimizer.strategies import FOLLOWING_GAP, best_solution
 from tests.builders import GPUS, HOME, in_classes, sketch, small_with
 from tests.cpu_cost import cached
 

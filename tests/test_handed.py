@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.executor import RunQuestion
-from planner.executor.run_question import run_on
+from planner.executor.run_question import RunQuestion, run_on
 from planner.promises.outcomes import STEP, promise_outcome
 from planner.promises.period_results import RunSettings
 from planner.promises.targets import LEAST_ROOM, SAFETY, LatencyTargets, as_asked, as_long, tightened
-from planner.results import Interval, Promise
+from planner.results.certified import Promise
+from planner.results.run import Interval
 from tests.builders import small_with
 
 LIMIT_S = 8.0

@@ -13,8 +13,9 @@ import yaml
 from planner.cli import main
 from planner.deploy import Target, export_files
 from planner.errors import InputError
-from planner.report import diff_markdown
-from planner.results import Plan, plan_from
+from planner.report.diff_comment import diff_markdown
+from planner.results.plan import Plan
+from planner.results.plan_file import plan_from
 from planner.studies.diff import plan_diff
 from tests.deploy_cases import CASES
 

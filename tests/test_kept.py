@@ -10,12 +10,14 @@ from typer.testing import CliRunner, Result
 
 from planner.cli import app
 from planner.errors import UsageError
-from planner.executor import RunQuestion, simulate
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.promises import verified
 from planner.promises.raise_rate import MOST_RAISES
 from planner.promises.verified import verified_plan
-from planner.report import PRINT_WIDTH
-from planner.results import Plan, plan_from
+from planner.report.terminal import PRINT_WIDTH
+from planner.results.plan import Plan
+from planner.results.plan_file import plan_from
 from planner.scenario import Scenario
 from tests.builders import GPUS, HOME, SMALL, small_with
 from tests.campaigns.kept_promises import result

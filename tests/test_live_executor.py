@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.executor import RunQuestion, simulate
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.hybrid.live import WorkerSpec
 from planner.hybrid.timing import DecodePoint, Timed
 from planner.profiles import hardware_profile

@@ -15,11 +15,13 @@ from typer.testing import CliRunner
 import planner.studies.live
 from planner.cli import app
 from planner.comparison import optimize
-from planner.executor import RunQuestion, simulate
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.hybrid.live import LiveRecord, LiveRun
 from planner.profiles import check_profiles, model_profile
 from planner.report.live_tables import live_tables
-from planner.results import Live, LiveCheck, LiveMachine, live_from
+from planner.results.live import Live, LiveCheck, LiveMachine
+from planner.results.live_file import live_from
 from planner.scenario import read_scenario
 from planner.studies.live import LiveQuestion, LiveStudy, live
 from planner.studies.predict import PredictQuestion, predict

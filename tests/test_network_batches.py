@@ -19,10 +19,10 @@ from planner.optimizer.layout_choice import posed
 from planner.optimizer.network.batches import MixPart, batch_of
 from planner.optimizer.network.judged_moves import excess
 from planner.optimizer.network.period_operation import busy_instances
-from planner.results import PoolPlan
+from planner.results.plan import PoolPlan
 from planner.roofline import MeanRequest, colocated_engine, mixed_passes
 from planner.scenario import Scenario, instance_spec, load_scenario
-from planner.workload import ALL_LONG
+from planner.workload.mix import ALL_LONG
 
 TOGETHER = """
 schema = "planner.scenario/1"

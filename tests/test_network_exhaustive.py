@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.cells import point_cell
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.period_operation import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.cells import Cell
 from planner.optimizer.network.lagrangian import LagrangianRelaxation
 from planner.optimizer.network.loads import NetworkLoads

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network import completion as completion_module
 from planner.optimizer.network import large_search as large_module
 from planner.optimizer.network import search as search_module

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.ttft_bisection import GAP as BISECTION_GAP
 from planner.optimizer.network.ttft_bisection import least_ttft_by_bisection
@@ -19,7 +19,7 @@ from planner.optimizer.prices.programs import IntegerProgramNearPlan, program_pr
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
 from planner.report import bottleneck_text
-from planner.results import Bottleneck, PlannedAgain
+from planner.results.plan_parts import Bottleneck, PlannedAgain
 from tests.builders import GPUS, HOME, small_with
 from tests.cpu_cost import cached
 from tests.test_network_plan import DAY, DECODE_S, FAST_USD, HOME_USD

@@ -10,7 +10,7 @@ import pytest
 from planner.comparison import baselines as rivals
 from planner.comparison import decided, optimize, optimized, sketched
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import best_solution, planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.cells import point_cell
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import (
@@ -24,6 +24,7 @@ from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Problem
 from planner.optimizer.problem_parts import Part
 from planner.optimizer.solution import Solution
+from planner.optimizer.strategies import best_solution
 from tests.builders import FAST, GPUS, HOME, sketch, small_with
 from tests.network_scenarios import scale_scenario
 
@@ -122,6 +123,9 @@ def test_accelerators_that_change_roles_are_bought_for_the_busiest_period_alone(
     # Day: 5 req/s of 1.6 s prefill and 0.125 s decode; night: 5 req/s of 0.3 s prefill and 5 s decode.
     assert solved(fixed).objective == pytest.approx((8 + 25) * HOME_USD)
     assert solved(free).objective == pytest.approx((2 + 25) * HOME_USD)
+    plan = optimized(free)
+    assert plan.cost.usd_per_hour == pytest.approx((2 + 25) * HOME_USD)
+    assert plan.gap == pytest.approx(0.0, abs=1e-6)
 
 
 def test_accelerators_that_change_roles_are_no_more_than_the_site_has_though_models_need_them_by_turns() -> None:

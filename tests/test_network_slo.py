@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
-from planner.optimizer import Problem, Solution, planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import PoolInSituation, PoolSizing
 from planner.optimizer.network.loads import NetworkLoads
@@ -26,8 +26,9 @@ from planner.optimizer.network.period_operation import (
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.refinement import first_cells_of
 from planner.optimizer.network.search import network_search
-from planner.optimizer.problem import Arc, Situation
-from planner.queueing import QueuedRequests, late_fraction, most_timely_servers
+from planner.optimizer.problem import Arc, Problem, Situation
+from planner.optimizer.solution import Solution
+from planner.queueing.staffing import QueuedRequests, late_fraction, most_timely_servers
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, small_with
 from tests.cpu_cost import cached

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from planner.errors import UndecidedError
-from planner.optimizer import Problem, Solution, planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.local_search import CandidatePlan
 from planner.optimizer.network.period_operation import busy_instances, classes_missing_slo
 from planner.optimizer.network.search import network_search
+from planner.optimizer.problem import Problem
+from planner.optimizer.solution import Solution
 from planner.scenario import Scenario, load_scenario
 from tests.builders import FAST, GPUS, HOME, SMALL, small_with
 from tests.network_scenarios import scale_scenario

@@ -9,7 +9,8 @@ from planner.comparison import plan
 from planner.comparison.baselines import Compared
 from planner.comparison.infeasibility import TIME_SHARE
 from planner.errors import InfeasibleError
-from planner.optimizer import planning_problem, time_limit
+from planner.optimizer import time_limit
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.search import network_search
 from tests.builders import TWO_PERIODS, small_with
 

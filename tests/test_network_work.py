@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from planner.curves import PrefillService
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.cells import Use, point_cell
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import PoolInSituation
@@ -23,7 +23,9 @@ from planner.optimizer.network.rows_of_work import chords
 from planner.optimizer.network.shortest_waits import shortest_waits
 from planner.optimizer.problem import Arc, Loss, Problem, Situation
 from planner.optimizer.problem_parts import Part, PoolSpec
-from planner.queueing import QueuedRequests, Service, gigc_wait, most_busy_servers
+from planner.queueing.service import Service
+from planner.queueing.staffing import QueuedRequests, most_busy_servers
+from planner.queueing.waits import gigc_wait
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
 
 LIMITS = np.array([GRID - np.sqrt(GRID), np.maximum(GRID - 3, 0.0)])

@@ -5,7 +5,9 @@ import json
 import re
 from collections import Counter
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, get_args
 
 import pytest
@@ -64,8 +66,9 @@ def test_what_makes_notes_promises_the_type_checker_that_they_have_codes() -> No
 
 
 def records() -> list[type[StrictModel]]:
-    found = [getattr(results, name) for name in results.__all__]
-    return [kind for kind in found if isinstance(kind, type) and issubclass(kind, StrictModel)]
+    modules = [import_module(f"planner.results.{module.name}") for module in iter_modules(results.__path__)]
+    found = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
+    return [kind for kind in found if issubclass(kind, StrictModel) and kind.__module__.startswith("planner.results.")]
 
 
 def test_notes_of_answers_are_notes() -> None:

@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
-from planner.executor import RunQuestion, simulate
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.notes import code_of
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.cells import point_cell
 from planner.optimizer.network.loads import NetworkLoads
 from planner.promises.targets import LatencyTargets, tightened
-from planner.results import Plan, Promise
+from planner.results.certified import Promise
+from planner.results.plan import Plan
 from planner.scenario import Scenario, alike_classes
 from tests.builders import BOTH_WAYS, FAST, HOME, in_classes, sketch, small_with
 from tests.cpu_cost import cached

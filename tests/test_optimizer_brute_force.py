@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.optimizer import Problem, best_solution
 from planner.optimizer.capacity import exact_loads
+from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import spend_of
 from planner.optimizer.single_route import CAPACITY_GAP
+from planner.optimizer.strategies import best_solution
 from tests.builders import FAST, HOME, Draw, problem_of, search
 from tests.exhaustive_search import exhaustive_search
 

@@ -10,19 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.comparison import Planned, optimize, solved
+from planner.comparison import Planned, baselines, optimize, solved
 from planner.comparison.baselines import Compared, compared, variants
+from planner.comparison.batch_doubts import BY_RUN_ALONE, UNRUN
 from planner.comparison.colocated_fleets import in_batches
+from planner.comparison.infeasibility import Trial, Trials
 from planner.comparison.margins import COLOCATED
 from planner.comparison.one_site import WORTHWHILE
 from planner.comparison.verdict import verdict
 from planner.errors import UndecidedError
-from planner.optimizer import Problem, planning_problem
+from planner.notes import note
 from planner.optimizer.batch_loads import MeasuredEngine, composed_load, roofline_load
 from planner.optimizer.colocated_layouts import LayoutOption, layout_options
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.batches import Batch, MixPart, batch_of
-from planner.queueing import colocated_capacity_req_per_s
-from planner.results import Baseline, Disaggregation, Fleet
+from planner.optimizer.problem import Problem
+from planner.queueing.colocated import colocated_capacity_req_per_s
+from planner.results.plan import Baseline, Disaggregation, Fleet
+from planner.results.plan_parts import Cost
 from planner.roofline import RequestKinds, colocated_engine
 from planner.scenario import Scenario, instance_spec, load_scenario
 from planner.work_clock import work_s
@@ -224,6 +229,52 @@ def test_a_gap_that_straddles_leaves_it_undecided(figure: float, gap: float) -> 
     late = said(plan, other, frozenset({"colocated"}))
     assert late is not None
     assert not late.worth_it
+
+
+@pytest.mark.parametrize("holds", [True, None, False])
+def test_a_cheaper_fleet_that_a_run_did_not_bear_out_is_not_recommended(holds: bool | None) -> None:
+    _, plan, found = beside(small_with(MIN_COST))
+    base = next(other for other in found.others if other.name == "cheapest-colocated")
+    assert plan.cost.usd_per_hour is not None
+    cheaper = base.cost.model_copy(update={"usd_per_hour": 0.8 * plan.cost.usd_per_hour})
+    other = base.model_copy(update={"beyond_stock": (), "gap": 0.0, "cost": cheaper, "holds": holds})
+    answer = verdict(small_with(MIN_COST), (), plan, 0.0, Compared((other,), (), frozenset(), frozenset()))
+    assert answer.recommendation == (None if holds is False else "colocated")
+    assert not answer.worth_it
+    assert answer.disaggregation is not None
+    assert answer.disaggregation.because.startswith("Not decided: a run of the colocated fleet") is (holds is False)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_cheaper_fleet_in_doubt_is_run_and_its_note_says_what_came(
+    is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, plan, _ = beside(small_with({**MIN_COST, "slo.ttft_s": 60.0}))
+    doubt = note(BY_RUN_ALONE, f"times of it are predicted where the model is known to be off: {UNRUN}")
+    monkeypatch.setattr(baselines, "batch_doubts", lambda *_: [doubt])
+    monkeypatch.setattr(baselines, "beyond_stock", lambda *_: [])
+    ran: list[Scenario] = []
+
+    def run(scenario: Scenario, _time_limit_s: float, _is_thorough: bool) -> Trial:
+        ran.append(scenario)
+        return Trial(is_kept)
+
+    dearer = plan.model_copy(update={"cost": plan.cost.model_copy(update={"usd_per_hour": 1e6})})
+    asked = [v for v in variants(problem, plan, tries=False) if v.name == "cheapest-colocated"]
+    until = work_s() + 60.0
+    for fleet, n_runs in ((dearer, 1), (plan.model_copy(update={"cost": cheapest(plan)}), 0)):
+        ran.clear()
+        found = compared(problem.scenario, problem.classes, asked, fleet, until, Trials(run, until))
+        (other,) = found.others
+        assert len(ran) == n_runs
+        assert other.holds is (is_kept if n_runs else None)
+        said = "and keeps the promises" if is_kept else "and is not seen to keep the promises"
+        assert any(one.startswith("times of it") and (said if n_runs else UNRUN) in one for one in found.notes)
+
+
+def cheapest(plan: Fleet) -> Cost:
+    """A bill that no fleet has less than."""
+    return plan.cost.model_copy(update={"usd_per_hour": 0.01})
 
 
 def test_the_verdict_does_not_change_when_all_prices_double() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from planner.comparison.evaluation import Evaluation
-from planner.optimizer import planning_problem
 from planner.optimizer.batching import Batching
 from planner.optimizer.capacity import threshold_loads
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.batch_needs import Need
 from planner.optimizer.network.cells import Cell, point_cell
 from planner.optimizer.network.columns import add_rate_columns, add_size_columns

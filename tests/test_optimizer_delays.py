@@ -15,7 +15,9 @@ from planner.optimizer.delays import (
     transfer_s,
 )
 from planner.optimizer.sized import Sizing
-from planner.queueing import NO_WAIT, Service, Wait, gigc_wait
+from planner.queueing.service import Service
+from planner.queueing.wait import NO_WAIT, Wait
+from planner.queueing.waits import gigc_wait
 from planner.roofline import DecodeLimit
 from planner.workload.distributions import LogNormal
 from tests.builders import problem_of

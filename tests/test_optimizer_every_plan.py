@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from planner.errors import UndecidedError
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.strategies import best_solution
 from tests.campaigns.brute_force import covered_one_site, network_faults, one_site_faults
 from tests.campaigns.random_scenarios import Data, network_data, one_site_data

@@ -10,15 +10,18 @@ from hypothesis import strategies as st
 
 from planner.comparison import optimize
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import Problem, planning_problem
 from planner.optimizer.goodput import best_goodput, best_goodput_up_to, sizings_to_bound
+from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.problem import Problem
 from planner.optimizer.single_route import SLO_GAP
 from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.slo_cheapest import _CostOrder
 from planner.optimizer.strategies import best_solution, may_be_in_time
-from planner.queueing import Path, Service, Ttft, mgc_wait
-from planner.results import Plan
+from planner.queueing.service import Service
+from planner.queueing.ttft import Path, Ttft
+from planner.queueing.waits import mgc_wait
+from planner.results.plan import Plan
 from planner.roofline import exposed_transfer_s
 from planner.work_clock import work_s
 from tests.builders import FAST, HOME, in_classes, problem_of, reference, routed_search, sketch, small_with

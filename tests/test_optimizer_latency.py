@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from planner.comparison.evaluation import evaluation_at
-from planner.optimizer import Problem, best_solution, planning_problem
+from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.problem import Problem
 from planner.optimizer.single_route import RoutedSolution
 from planner.optimizer.slo_attainment import FleetUnderSlo
-from planner.results import Latency
+from planner.optimizer.strategies import best_solution
+from planner.results.plan_parts import Latency
 from tests.builders import (
     Draw,
     evaluation_of,

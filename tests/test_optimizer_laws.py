@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.comparison.homogeneous_fleets import homogeneous, homogeneous_fleet, homogeneous_rates
-from planner.optimizer import Problem, planning_problem
 from planner.optimizer.capacity import exact_loads, interval_loads, split_interval, threshold_loads
 from planner.optimizer.free_routing import free_routing
+from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.sized import Sizing

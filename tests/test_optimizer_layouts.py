@@ -11,10 +11,13 @@ from planner.comparison import best_fleet, plan
 from planner.comparison.baselines import baselines
 from planner.comparison.homogeneous_fleets import homogeneous_fleet, homogeneous_rates
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.executor import RunQuestion, simulate
-from planner.optimizer import Problem, layout_choice, planning_problem
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.optimizer import layout_choice
+from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.problem import Problem
 from planner.profiles import hardware_profile, model_profile
-from planner.results import Fleet
+from planner.results.plan import Fleet
 from planner.roofline import Layout
 from planner.roofline.layouts import largest_instance, layouts
 from planner.scenario import Scenario, load_scenario

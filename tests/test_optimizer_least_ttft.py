@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from planner.comparison import optimize
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import Problem, planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.least_ttft import filled_with_budget, floor_s, least_ttft
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.ttft_bisection import with_ttft_slo
+from planner.optimizer.problem import Problem
 from planner.optimizer.single_route import SLO_GAP as GAP
 from planner.optimizer.sized import Sizing
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.report import bottleneck_text, phrases
-from planner.results import Plan
+from planner.results.plan import Plan
 from planner.work_clock import work_s
 from tests.builders import FAST, HOME, in_classes, problem_of, routed_search, sketch, small_with
 from tests.cpu_cost import cached

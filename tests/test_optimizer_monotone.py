@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.search import network_search
 from planner.optimizer.single_route import CAPACITY_GAP as GAP_TARGET
 from planner.optimizer.single_route import SLO_GAP as GOODPUT_GAP

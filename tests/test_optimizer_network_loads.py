@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.cells import Cell, point_cell
 from planner.optimizer.network.loads import DECODE_LATE, LINK_BUSY, NetworkLoads
 from planner.optimizer.problem import Arc, Problem

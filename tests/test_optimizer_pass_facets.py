@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.executor import system
 from planner.executor.colocated_pools import Colocated
 from planner.executor.engine import EngineLoad, engine_run
+from planner.executor.systems import system
 from planner.optimizer.pass_facets import PassFacet, PassRegion, RequestWork, pass_facet
 from planner.roofline import RequestKinds
 from tests.colocated_cases import chat, fleet

@@ -21,7 +21,12 @@ from planner.optimizer.network.period_operation import (
     transfers_s,
 )
 from planner.optimizer.problem import Arc, Problem
-from planner.queueing import ALONE, NO_WAIT, Service, Ttft, gigc_wait, merged_scv, split_scv
+from planner.queueing.processor_sharing import ALONE
+from planner.queueing.service import Service
+from planner.queueing.streams import merged_scv, split_scv
+from planner.queueing.ttft import Ttft
+from planner.queueing.wait import NO_WAIT
+from planner.queueing.waits import gigc_wait
 from tests.test_optimizer_network_loads import TTFT_S, in_part, point_cell, problem, seconds
 
 LIMIT = 4000.0

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.comparison import optimize
-from planner.results import Plan
+from planner.results.plan import Plan
 from planner.scenario import read_scenario
 from tests.builders import reference
 from tests.cpu_cost import cached

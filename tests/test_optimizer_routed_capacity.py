@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from planner.optimizer import Problem
 from planner.optimizer.capacity import RouteLoads, exact_loads
+from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import (
     highest_req_per_s,
     link_bytes,

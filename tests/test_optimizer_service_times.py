@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.resolution import whole_work_s
 from planner.profiles import hardware_profile, model_profile
 from planner.roofline import Chip, InstanceModel, Layout, stack

@@ -10,11 +10,14 @@ from typer.testing import CliRunner
 
 from planner.cli import app
 from planner.errors import InputError, UndecidedError, UsageError
-from planner.executor import RunQuestion, simulate, simulate_periods
+from planner.executor.periods import simulate_periods
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.promises.validation import validate
-from planner.report import PRINT_WIDTH
 from planner.report.scenario_keys import toml
-from planner.results import Plan, Run
+from planner.report.terminal import PRINT_WIDTH
+from planner.results.plan import Plan
+from planner.results.run import Run
 from planner.scenario import Scenario, read_scenario
 from tests.builders import FAST, GPUS, HOME, SMALL, sketch, small_with
 from tests.cpu_cost import cached

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.comparison import at_population_rate, optimize, posed_problem
 from planner.errors import InputError, UsageError
-from planner.executor import RunQuestion, simulate
 from planner.executor.initial_state import run_to_end, simulation_state
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.executor.systems import system
 from planner.promises.plan_to_run import plan_to_run
 from planner.promises.verified import verified_plan

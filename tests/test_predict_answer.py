@@ -8,7 +8,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.profiles import model_profile, profile_names
-from planner.results import Prediction
+from planner.results.prediction import Prediction
 from planner.roofline import kv_bytes
 from planner.studies.predict import PredictQuestion, predict
 from tests.json_forms import MAYBE, Either, Only, faults

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.errors import InputError
 from planner.notes import code_of
-from planner.results import Prediction
-from planner.results.prediction import SpeculationPrediction
+from planner.results.prediction import Prediction, SpeculationPrediction
 from planner.studies.drafts import NO_DRAFTS, AskedDrafts
 from planner.studies.predict import PredictQuestion, predict, roofline_survey
 from planner.studies.predict.question import instance

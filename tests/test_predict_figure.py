@@ -9,7 +9,7 @@ from planner.errors import InputError
 from planner.profiles import missing_shapes, model_profile, profile_names
 from planner.report import canvas
 from planner.report.chart_roofline import NAMED_SHARE, roofline_chart
-from planner.results import RooflineSurvey
+from planner.results.roofline import RooflineSurvey
 from planner.studies.predict import PredictQuestion, predict, roofline_survey
 
 MODELS = [name for name in profile_names("model") if not missing_shapes(model_profile(name).architecture)]

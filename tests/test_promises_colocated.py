@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from planner.comparison import posed_problem, sketched, solved
-from planner.executor import RunQuestion, simulate
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.promises.plan_to_run import plan_to_run
 from planner.promises.verified import verified_plan
 from planner.queueing.routed_arrivals import Arrivals

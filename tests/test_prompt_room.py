@@ -15,11 +15,13 @@ from planner.cli import app
 from planner.comparison import optimize
 from planner.errors import InfeasibleError
 from planner.profiles import GqaLayers, MlaLayers, ModelProfile, SwaLayers, model_profile
-from planner.results import Plan
+from planner.results.plan import Plan
 from planner.roofline.layout import Layout
 from planner.scenario import Scenario
 from planner.studies.predict import PredictQuestion, predict
-from planner.workload import AtomMix, LengthMix, distribution
+from planner.workload.atom_mix import AtomMix
+from planner.workload.distributions import distribution
+from planner.workload.length_mix import LengthMix
 from planner.workload.lengths import LogNormalLengths
 from tests.builders import FAST, HOME, problem_of, sketch, small_with
 

@@ -9,18 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.queueing import (
-    PassLoop,
-    Prompts,
-    Service,
-    colocated,
-    colocated_capacity_req_per_s,
-    colocated_queue,
-    decode_batch,
-    mgc_wait,
-    steady_pass_s,
-)
+from planner.queueing import colocated
+from planner.queueing.colocated import colocated_capacity_req_per_s, colocated_queue, steady_pass_s
+from planner.queueing.decode import decode_batch
 from planner.queueing.erlang import Floats
+from planner.queueing.pass_loop import PassLoop, Prompts
+from planner.queueing.service import Service
+from planner.queueing.waits import mgc_wait
 from tests.campaigns.colocated import TOLERANCES, errors, random_pool
 
 CLOSE = pytest.approx

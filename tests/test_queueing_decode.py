@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, poisson
 
-from planner.queueing import decode_batch, erlang_b, erlang_c
+from planner.queueing.decode import decode_batch
+from planner.queueing.erlang import erlang_b, erlang_c
 from tests.service_simulation import decode_run
 
 steps = st.tuples(st.floats(0.001, 0.1), st.floats(0.0, 0.01), st.integers(1, 40)).map(

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from planner.queueing import Service, decode_batch, gigc_wait
+from planner.queueing.decode import decode_batch
+from planner.queueing.service import Service
+from planner.queueing.waits import gigc_wait
 from tests.one_queue import place_wait
 from tests.tandem_simulation import batches_run
 

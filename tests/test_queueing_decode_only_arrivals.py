@@ -6,15 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.queueing import (
-    PassLoop,
-    Prompts,
-    colocated_capacity_req_per_s,
-    colocated_queue,
-    decode_batch,
-    joined_capacity_req_per_s,
-    joined_queue,
-)
+from planner.queueing.colocated import colocated_capacity_req_per_s, colocated_queue
+from planner.queueing.decode import decode_batch
+from planner.queueing.decode_only_arrivals import joined_capacity_req_per_s, joined_queue
+from planner.queueing.pass_loop import PassLoop, Prompts
 
 
 def passes(tokens: Any, batch: Any) -> Any:

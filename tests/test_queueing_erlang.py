@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.queueing import erlang_b, erlang_c
+from planner.queueing.erlang import erlang_b, erlang_c
 from tests.oracles import mmc_waiting_fraction
 
 servers = st.integers(1, 60)

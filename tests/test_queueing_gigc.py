@@ -5,18 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.queueing import (
-    Service,
-    delay,
-    deterministic_wait,
-    exponential_wait,
-    gigc_wait,
-    gigc_waits,
-    mgc_wait,
-    renewal_arrivals,
-    two_phases,
-)
 from planner.queueing.exact_queues import deterministic_anchor, phase_anchor, phase_gaps_wait
+from planner.queueing.gigc import delay
+from planner.queueing.phases import renewal_arrivals, two_phases
+from planner.queueing.service import Service
+from planner.queueing.single_server import deterministic_wait, exponential_wait
+from planner.queueing.waits import gigc_wait, gigc_waits, mgc_wait
 from tests.one_queue import solved_chain
 from tests.queue_simulation import (
     METRICS,

@@ -6,16 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import expon
 
-from planner.queueing import (
-    NO_WAIT,
-    Service,
-    Wait,
-    deterministic_wait,
-    mean_wait_s,
-    mgc_wait,
-    mmc_mean_wait_s,
-    utilization_fraction,
-)
+from planner.queueing.mgc import mean_wait_s, mmc_mean_wait_s, utilization_fraction
+from planner.queueing.service import Service
+from planner.queueing.single_server import deterministic_wait
+from planner.queueing.wait import NO_WAIT, Wait
+from planner.queueing.waits import mgc_wait
 from tests.oracles import (
     md1_wait_survival,
     mdc_mean_wait_services,

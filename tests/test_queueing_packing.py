@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.queueing import packing
+from planner.queueing.packing import packing
 
 
 def test_equal_sizes_fill_the_room_with_whole_ones() -> None:

@@ -5,19 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.queueing import (
-    MarkovArrivals,
-    Phases,
-    Service,
-    delay,
-    deterministic_wait,
-    erlang_c,
-    exponential_wait,
-    mmc_mean_wait_s,
-    renewal_arrivals,
-    two_phases,
-)
-from planner.queueing.phases import gamma_phases
+from planner.queueing.erlang import erlang_c
+from planner.queueing.gigc import delay
+from planner.queueing.mgc import mmc_mean_wait_s
+from planner.queueing.phases import MarkovArrivals, Phases, gamma_phases, renewal_arrivals, two_phases
+from planner.queueing.service import Service
+from planner.queueing.single_server import deterministic_wait, exponential_wait
 from tests.one_queue import solved_chain
 from tests.oracles import Floats, mdc_mean_wait_services
 

@@ -8,16 +8,10 @@ import pytest
 
 from planner.executor.engine import EngineLoad, engine_run
 from planner.executor.passes import EngineRules
-from planner.queueing import (
-    Held,
-    PassLoop,
-    Preemption,
-    Prompts,
-    colocated_capacity_req_per_s,
-    full_instance_rate,
-    preemption_when_full,
-)
+from planner.queueing.colocated import colocated_capacity_req_per_s, full_instance_rate
 from planner.queueing.erlang import Floats
+from planner.queueing.pass_loop import PassLoop, Prompts
+from planner.queueing.preemption import Held, Preemption, preemption_when_full
 from planner.roofline import PassTimes, strata
 from tests.cpu_cost import cached
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.queueing import Senders, alone_s, link_stretch
+from planner.queueing.processor_sharing import Senders, alone_s, link_stretch
 from tests.tandem_simulation import tandem_run
 
 ONE = np.array([1.0])

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from planner.queueing import Path, Service, Ttft, mgc_wait
+from planner.queueing.service import Service
+from planner.queueing.ttft import Path, Ttft
+from planner.queueing.waits import mgc_wait
 from tests.oracles import Floats, fcfs_waits_s
 
 N_REPLICATIONS = 600

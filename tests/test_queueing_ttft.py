@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, decode_batch, mgc_wait, sum_of_waits
+from planner.queueing.decode import decode_batch
+from planner.queueing.service import Service
+from planner.queueing.ttft import Path, Ttft
+from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
+from planner.queueing.waits import mgc_wait
 from tests.oracles import mmc_waiting_fraction
 
 seconds = st.lists(st.floats(0.05, 5.0), min_size=1, max_size=5)

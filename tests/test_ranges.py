@@ -13,7 +13,8 @@ from pydantic import BaseModel
 import planner
 from planner.errors import InputError
 from planner.profiles import HardwareProfile, ModelProfile, StackProfile, hardware_profile
-from planner.results import Live, Plan
+from planner.results.live import Live
+from planner.results.plan import Plan
 from planner.scenario import Scenario, load_scenario
 from planner.schema import StrictModel, TomlFile, numbers_allowed
 from planner.studies.fidelity.survey import FidelityNotes

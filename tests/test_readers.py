@@ -19,11 +19,12 @@ from planner.profiles.catalogue import profile_dir, read_profile
 from planner.profiles.importer import import_profile, profile_of_config
 from planner.profiles.points import PointDefaults, read_points
 from planner.reading import JSON_BYTES, LINE_BYTES, MOST_DEPTH, TABLE_BYTES, TOML_BYTES, read_text
-from planner.results import live_from, plan_from
+from planner.results.live_file import live_from
+from planner.results.plan_file import plan_from
 from planner.scenario import bundled_scenarios, load_scenario, read_scenario
 from planner.schema import TomlFile
 from planner.studies.fidelity.survey import FidelityNotes, read_notes
-from planner.workload import read_trace
+from planner.workload.traces import read_trace
 from tests.campaigns.corpus import NOTES, SETTINGS, corpus
 from tests.campaigns.fuzz_inputs import EXECUTED
 from tests.campaigns.mutations import mutated

@@ -1,7 +1,7 @@
 """Break-evens in words, in a table and in a figure."""
 
-from planner.report import report_markdown
 from planner.report.chart_break_even import NO, NONE, YES, break_even_chart
+from planner.report.markdown import report_markdown
 from planner.report.markdown_tables import break_even_table
 from tests.test_report_records import CASES, make_break_even, make_case
 

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from planner.report.certified_tables import certified_tables
-from planner.results import Certified, Check, Promise, Round
+from planner.results.certified import Certified, Promise, Round
+from planner.results.validation import Check
 from tests.test_report_records import make_plan
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from planner.report import explanation
-from planner.results import CostBand, Plan, Verdict
+from planner.report.explained import explanation
+from planner.results.plan import Plan, Verdict
+from planner.results.plan_parts import CostBand
 from tests.test_report_records import (
     COST,
     LOADED,

@@ -7,23 +7,23 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from planner.cli.common import print_rich
-from planner.report import check_fidelity_report, worst_points, write_fidelity_report
 from planner.report.canvas import style
-from planner.report.fidelity_folder import fidelity_charts, fidelity_markdown
-from planner.report.fidelity_tables import fidelity_tables
+from planner.report.fidelity_folder import (
+    check_fidelity_report,
+    fidelity_charts,
+    fidelity_markdown,
+    write_fidelity_report,
+)
+from planner.report.fidelity_tables import fidelity_tables, worst_points
 from planner.report.figures import digest
-from planner.results import (
+from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
+from planner.results.fidelity_survey import (
     CurvePoint,
     Doubt,
-    Fidelity,
-    FidelityGroup,
     FidelitySurvey,
     HardwareScore,
-    LatencyError,
     MeasuredFile,
     Peer,
-    PredictedPoint,
-    RefusedPoints,
     Scored,
     ScoredCurve,
     StackScore,

@@ -24,7 +24,10 @@ from planner.report.chart_money import cost_chart, price_ratio_chart
 from planner.report.chart_periods import PeriodsChart, hours_chart, periods_chart
 from planner.report.chart_schedulers import Line, SchedulersChart, schedulers_chart
 from planner.report.figures import CHARTS, PNG_KEY, charts, digest, images
-from planner.results import Case, Hour, ScheduledSeries, Sweep
+from planner.results.case import Case
+from planner.results.plan import Sweep
+from planner.results.scheduling import ScheduledSeries
+from planner.results.studies import Hour
 from tests.cpu_cost import cached
 from tests.test_report_records import CASES, COST, NO_COST, PRICES, baseline, make_case, make_period, make_plan, pool
 

@@ -10,10 +10,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from planner.errors import InputError
-from planner.report import canvas, check_report, write_report
+from planner.report import canvas
 from planner.report.chart_money import CostChart
 from planner.report.figures import NAME_KEY, PNG_KEY, charts
-from planner.report.folder import png_text
+from planner.report.folder import check_report, png_text, write_report
 from tests.test_report_records import CASES, PD_P
 
 TEXT = 'name = "example"\n'

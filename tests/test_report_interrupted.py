@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
-from planner.report import break_even_line
-from planner.results import BreakEvenResult
+from planner.report.phrases import break_even_line
+from planner.results.case import BreakEvenResult
 from planner.studies.break_even import break_evens
 from tests.builders import FAST, HOME, SMALL, small_with
 from tests.test_cli_endings import CODES, ENVIRONMENT, PREPARED

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from planner.cli import app
 from planner.errors import InputError
-from planner.report import write_live_report
 from planner.report.canvas import style
 from planner.report.folder import check_folder
-from planner.report.live_folder import live_answer, live_charts, live_markdown
-from planner.results import Live, live_from
+from planner.report.live_folder import live_answer, live_charts, live_markdown, write_live_report
+from planner.results.live import Live
+from planner.results.live_file import live_from
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "reports" / "live-reference"

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from planner.report import report_markdown
 from planner.report.figures import charts
+from planner.report.markdown import report_markdown
 from planner.report.table import Table
-from planner.results import ComparedPlan
+from planner.results.case import ComparedPlan
 from planner.units import DASH
 from tests.test_report_records import CASES, PRICES, make_case, make_claim, make_plan
 

@@ -5,40 +5,34 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from planner.results import (
-    Baseline,
-    Bottleneck,
+from planner.results.case import (
     BreakEvenResult,
     Case,
     ClaimResult,
-    ClassPlan,
     ComparedPlan,
-    Cost,
-    Executed,
-    ExecutedFigure,
-    ExecutedLoad,
-    FreeRouting,
-    Interval,
-    Latency,
     LengthProfile,
+    PriceRatios,
+    ServiceCurve,
+    SourceNote,
+    Turn,
+)
+from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
+from planner.results.plan import (
+    Baseline,
+    ClassPlan,
+    FreeRouting,
     LinkPlan,
-    LoadPattern,
     PeriodLink,
     PeriodPlan,
     PeriodPool,
     Plan,
     PoolPlan,
-    PriceRatios,
-    ScheduledRun,
-    ScheduledSeries,
-    SchedulerComparison,
-    ServiceCurve,
-    SourceNote,
     Sweep,
-    TtftByLoad,
-    Turn,
     Verdict,
 )
+from planner.results.plan_parts import Bottleneck, Cost, Latency
+from planner.results.run import Interval
+from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
 
 UNLOADED = Latency(
     ttft_mean_s=None,

@@ -17,8 +17,9 @@ from planner.cli import app
 from planner.errors import CheckFailedError, UsageError
 from planner.profiles.catalogue import profile_paths
 from planner.profiles.toml_text import toml_value
-from planner.report import Reproduction, report_markdown
 from planner.report.folder import with_inputs
+from planner.report.markdown import report_markdown
+from planner.report.reproduce import Reproduction
 from planner.scenario import Move, load_scenario
 from planner.studies.plan_inputs import case_digest
 from planner.toml_lines import string_spans

@@ -12,7 +12,7 @@ import pytest
 from planner.report import run_files
 from planner.report.chart_run import RunChart, run_chart
 from planner.report.run_files import write_records, write_timeline
-from planner.results import Run, RunRecords, TtftCurve
+from planner.results.run import Run, RunRecords, TtftCurve
 
 N, WARM_UP, COUNTED = 50, 10, 30
 SAMPLES_S = np.array([0.0, 10.0, 20.0, 40.0, 50.0])

@@ -19,10 +19,11 @@ from planner.comparison import optimize
 from planner.errors import UsageError
 from planner.notes import note
 from planner.profiles import hardware_profile
-from planner.report import SECTIONS, plan_screen
 from planner.report.decision import doubtful_lengths, fleet_to_buy, instead, rank
-from planner.report.screen import fleet_table, growth_table, latency_table
-from planner.results import Plan, SloRun
+from planner.report.screen import fleet_table, growth_table, latency_table, plan_screen
+from planner.report.tables import SECTIONS
+from planner.results.plan import Plan
+from planner.results.slo_run import SloRun
 from planner.scenario import bundled_scenarios, load_scenario, read_scenario
 from planner.workload.lengths import LogNormalLengths
 

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from planner.cli import app
 from planner.errors import UsageError
-from planner.report import front_tables, sensitivity_tables, write_front, write_tornado
 from planner.report.chart_studies import FrontChart, front_chart, tornado_chart
-from planner.results import Front, FrontPoint, InputSensitivity, Sensitivity, Variation
+from planner.report.figure_files import write_front, write_tornado
+from planner.report.study_tables import front_tables, sensitivity_tables
+from planner.results.studies import Front, FrontPoint, InputSensitivity, Sensitivity, Variation
 
 SIZES = {"prfaas": 4, "pd-p": 1, "pd-d": 4}
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from planner.report import sweep_chart
-from planner.results import Plan, PlanSweep, SweepPoint
+from planner.report.chart_sweep import sweep_chart
+from planner.results.plan import Plan
+from planner.results.plan_sweep import PlanSweep, SweepPoint
 from tests.sweep_cases import FAILURES
 from tests.test_report_records import COST, PD_D, PD_P, PRFAAS, make_plan
 

@@ -5,10 +5,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from planner.report import PRINT_WIDTH, plan_tables
 from planner.report.sweep_columns import table_columns
 from planner.report.table import MARK
-from planner.results import Plan
+from planner.report.tables import plan_tables
+from planner.report.terminal import PRINT_WIDTH
+from planner.results.plan import Plan
 from planner.units import DASH
 from tests.sweep_cases import sweep_of
 from tests.test_report_records import CASES, LOADED, NO_COST, UNLOADED, WAN, make_class, make_plan

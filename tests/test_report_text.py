@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from planner.markdown_text import as_code, code, escaped, plain, prose
-from planner.report import report_markdown
 from planner.report.canvas import style, svg
 from planner.report.fidelity_folder import fidelity_markdown
 from planner.report.figures import charts
 from planner.report.live_folder import live_markdown
-from planner.results import Case, ComparedPlan, LoadPattern, SourceNote, Verdict, live_from
+from planner.report.markdown import report_markdown
+from planner.results.case import Case, ComparedPlan, SourceNote
+from planner.results.live_file import live_from
+from planner.results.plan import Verdict
+from planner.results.scheduling import LoadPattern
 from tests.test_report_fidelity import SURVEY
 from tests.test_report_records import (
     PD_D,

@@ -12,12 +12,15 @@ from typer.testing import CliRunner
 from planner.cli import app, exit, main
 from planner.cli.memory import check_memory
 from planner.errors import InputError
-from planner.executor import RunMemory, RunQuestion, memory, simulate
+from planner.executor import memory
 from planner.executor.kernel.control_records import ENTRY
 from planner.executor.kernel.records import PROMPT
-from planner.executor.memory import BLOCK, available_bytes, request_bytes
+from planner.executor.memory import BLOCK, RunMemory, available_bytes, request_bytes
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.jobs import Workers
-from planner.results import Fleet, Run
+from planner.results.plan import Fleet
+from planner.results.run import Run
 from planner.scenario import Scenario
 from tests import colocated_cases, executor_cases
 from tests.builders import SMALL

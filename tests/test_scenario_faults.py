@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from planner.errors import InputError, InputProblem
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.scenario import load_scenario, scenario_path
 
 REFERENCE = scenario_path("prfaas-paper").read_text(encoding="utf-8")

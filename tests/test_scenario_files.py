@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import InputError
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.profiles.folders import profile_dir
 from planner.scenario import bundled_scenarios, read_scenario, scenario_path
 from tests.builders import SMALL

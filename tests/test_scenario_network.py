@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.service_times import Decoded, service_times
 from planner.profiles import hardware_profile, model_profile
 from planner.scenario import Scenario, load_scenario

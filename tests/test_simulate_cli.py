@@ -12,10 +12,12 @@ from typer.testing import CliRunner, Result
 
 from planner.cli import app
 from planner.errors import InputError, UsageError
-from planner.executor import RunQuestion, simulate
-from planner.report import PRINT_WIDTH, canvas, run_chart
-from planner.report.chart_run import RunChart
-from planner.results import plan_from
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.report import canvas
+from planner.report.chart_run import RunChart, run_chart
+from planner.report.terminal import PRINT_WIDTH
+from planner.results.plan_file import plan_from
 from planner.scenario import read_scenario
 from planner.studies.predicted_ttft import predicted_ttft
 from tests.cpu_cost import cached
@@ -73,6 +75,12 @@ def test_tables_fit_their_width(plan_file: str) -> None:
     assert found.exit_code == 0
     assert max(map(len, found.stdout.splitlines())) <= PRINT_WIDTH
     assert re.search(r"waits for prefill .*%", found.stdout)
+
+
+def test_promises_stand_beside_the_run_with_what_came_of_each() -> None:
+    found = called("--set", "slo.ttft_s=60", "--load", "0.5", *SHORT)
+    assert found.exit_code == 0, found.output
+    assert re.search(r"ttft_p90_s +60 .* kept", found.stdout)
 
 
 def test_a_plan_is_read_back_as_it_was_written() -> None:

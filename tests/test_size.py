@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.comparison import best_fleet
 from planner.errors import InputError, PlannerError
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.profiles import hardware_profile, model_profile
-from planner.results import Size
+from planner.results.size import Size
 from planner.roofline.layouts import layouts
 from planner.scenario import Price, load_scenario, read_scenario
 from planner.studies.drafts import AskedDrafts
 from planner.studies.size import SizeQuestion, sized
-from planner.workload import Workload
+from planner.workload.spec import Workload
 from tests.json_forms import MAYBE, Only, faults
 
 CLOSE = pytest.approx

@@ -11,14 +11,16 @@ from rich.console import Console
 
 from planner.cli.common import n_lines
 from planner.errors import InfeasibleError
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.report.size_tables import size_screen, size_tables
-from planner.results import Plan, Size, SloRun
+from planner.results.plan import Plan
+from planner.results.size import Size
+from planner.results.slo_run import SloRun
 from planner.roofline import best_stack
 from planner.scenario import Price
 from planner.studies.size import SizeQuestion, _is_as_good, sized
 from planner.studies.size_verdict import size_verdict
-from planner.workload import Workload
+from planner.workload.spec import Workload
 from tests.deploy_cases import UNPRICED, plan, pool
 
 MODELS = ("llama-3.1-8b", "qwen3-32b")

@@ -9,11 +9,13 @@ from typer.testing import CliRunner
 
 from planner.cli import app
 from planner.errors import CheckFailedError, InputError, UsageError
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.report.canvas import style
 from planner.report.chart_size_map import gain_text
 from planner.report.size_map_report import check_size_map, size_map_charts, size_map_markdown, write_size_map
-from planner.results import Plan, SizeMap, SizeMapCell, SloRun
+from planner.results.plan import Plan
+from planner.results.size_map import SizeMap, SizeMapCell
+from planner.results.slo_run import SloRun
 from planner.studies.size import KINDS, best_fleet_of
 from planner.studies.size_map import SizeMapQuestion, _demands, size_map, size_map_question
 from planner.workload.requests import request_mix

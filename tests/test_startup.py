@@ -2,9 +2,6 @@
 
 import subprocess
 import sys
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -59,13 +56,3 @@ def test_a_command_leaves_alone_what_its_answer_does_not_need(command: str) -> N
     loaded = set(found.stderr.splitlines())
     assert "planner.cli" in loaded
     assert [name for name in COMMANDS[command] if name in loaded] == []
-
-
-@pytest.mark.parametrize("room", ["executor", "optimizer", "queueing", "report", "results", "workload"])
-def test_what_a_room_exports_is_there_and_hidden_by_no_module_of_its_name(room: str) -> None:
-    package = import_module(f"planner.{room}")
-    modules = {path.stem for path in Path(*package.__path__).iterdir()}
-    for name in package.__all__:
-        assert not isinstance(getattr(package, name), ModuleType)
-    assert not modules & vars(package)["_LAZY"].keys()
-    assert vars(package)["_LAZY"].keys() <= set(package.__all__)

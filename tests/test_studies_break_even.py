@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.report import phrases
-from planner.results import BreakEvenResult
+from planner.results.case import BreakEvenResult
 from planner.scenario import Scenario, read_scenario
 from planner.studies.break_even import COARSE_PRECISION, PRECISION, Planner, break_even, break_evens, not_varied, steps
 from tests.builders import FAST, HOME, small_with

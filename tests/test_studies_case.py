@@ -11,13 +11,14 @@ from scipy.stats import norm
 from planner.comparison import optimized
 from planner.comparison.homogeneous_fleets import homogeneous_fleet, homogeneous_rates
 from planner.errors import InputError
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.problem import Problem
-from planner.results import Case, Plan, PriceRatios
+from planner.results.case import Case, PriceRatios
+from planner.results.plan import Plan
 from planner.scenario import load_scenario
 from planner.studies.case import build_case, length_profile, service_curve
 from planner.studies.price_ratios import price_ratios
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 from tests.builders import FAST, GPUS, HOME, SMALL, problem_of, small_with
 from tests.cpu_cost import cached
 

@@ -3,7 +3,8 @@
 import pytest
 
 from planner.errors import InputError
-from planner.results import ClaimResult, Plan
+from planner.results.case import ClaimResult
+from planner.results.plan import Plan
 from planner.scenario import Claim
 from planner.studies.claims import claim_results
 from tests.test_report_records import LOADED, WAN, make_plan

@@ -9,9 +9,10 @@ import pytest
 
 from planner.comparison import best_fleet, optimize
 from planner.errors import InputError
-from planner.report import plan_tables
 from planner.report.phrases import cost
-from planner.results import Plan, plan_from
+from planner.report.tables import plan_tables
+from planner.results.plan import Plan
+from planner.results.plan_file import plan_from
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.studies.cost_band import cost_band
 from planner.studies.plan_sweep import plan_sweep, planned_points, sweep_question

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from planner.optimizer import Problem, Solution
 from planner.optimizer.network.cells import point_cell
+from planner.optimizer.problem import Problem
 from planner.optimizer.single_route import solution_of_routes
+from planner.optimizer.solution import Solution
 from planner.studies.explore.network import TurnedNetwork, can_turn_network, used_pools
 from planner.studies.explore.network_tables import NetworkTables
 from tests.test_comparison_evaluation import ASKED, planned

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.optimizer import Problem, Solution
-from planner.queueing import Service, gigc_wait
-from planner.results import LinkPlan, Plan
+from planner.optimizer.problem import Problem
+from planner.optimizer.solution import Solution
+from planner.queueing.service import Service
+from planner.queueing.waits import gigc_wait
 from planner.results.explorer import Explorer, Tables
+from planner.results.plan import LinkPlan, Plan
 from planner.studies.explore import study
 from planner.studies.explore.study import solution_of_plan
 from planner.studies.explore.tables import MULTIPLES, USE, tables_of

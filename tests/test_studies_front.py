@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from planner.errors import InputError
-from planner.results import Front, FrontPoint
+from planner.results.studies import Front, FrontPoint
 from planner.scenario import Scenario
 from planner.studies.front import budgets, front_points, pareto_front
 from tests.builders import FAST, HOME, sketch, small_with

@@ -6,11 +6,11 @@ import pytest
 
 from planner.comparison import Planned, optimize, solved
 from planner.errors import InputError
-from planner.optimizer import planning_problem
-from planner.report import report_markdown
+from planner.optimizer.layout_choice import planning_problem
 from planner.report.chart_periods import hours_chart
 from planner.report.figures import charts, images
-from planner.results import Case
+from planner.report.markdown import report_markdown
+from planner.results.case import Case
 from planner.scenario import read_scenario
 from planner.studies.case import build_case, hours_of
 from tests.builders import HOME, small_with
@@ -119,7 +119,7 @@ def test_inputs_that_make_no_difference_are_named_and_have_no_rows() -> None:
 
 
 def test_a_front_with_notes_names_the_budgets_without_a_plan() -> None:
-    from planner.results import CaseFront
+    from planner.results.case import CaseFront
 
     fronts = (CaseFront(title="most of all", set={}, front=make_front()),)
     assert "- 50 USD/h: no plan." in report_markdown(make_case(fronts=fronts))

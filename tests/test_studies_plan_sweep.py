@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from planner.errors import InfeasibleError, UsageError
-from planner.results import Plan, SweepPoint
+from planner.results.plan import Plan
+from planner.results.plan_sweep import SweepPoint
 from planner.studies import plan_sweep as sweeps
 from planner.studies.plan_sweep import best_point, point_plan, sweep_question
 from tests.builders import small_with

@@ -10,9 +10,11 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.comparison import optimize
 from planner.errors import InputError
-from planner.executor import RunQuestion, simulate
-from planner.report import PRINT_WIDTH
-from planner.results import Plan, ScheduledSeries, SchedulerComparison
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.report.terminal import PRINT_WIDTH
+from planner.results.plan import Plan
+from planner.results.scheduling import ScheduledSeries, SchedulerComparison
 from planner.scenario import Scenario, read_scenario
 from planner.studies.scheduling import compare_schedulers, patterns_of
 from tests.cpu_cost import cached

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from planner.comparison import best_fleet
-from planner.optimizer import planning_problem
-from planner.results import InputSensitivity, Sensitivity, Variation
+from planner.optimizer.layout_choice import planning_problem
+from planner.results.studies import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Scenario, read_scenario
 from planner.studies import sensitivity as studied
 from planner.studies.sensitivity import Input, inputs, longer, sensitivity

@@ -19,8 +19,9 @@ from planner.errors import (
     UndecidedError,
     UsageError,
 )
-from planner.report import PRINT_WIDTH
-from planner.results import Plan, SweepPoint
+from planner.report.terminal import PRINT_WIDTH
+from planner.results.plan import Plan
+from planner.results.plan_sweep import SweepPoint
 from planner.scenario import Scenario
 from tests.builders import FAST, SMALL
 from tests.sweep_cases import real_plan

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from planner.report import sweep_chart, write_sweep_csv
-from planner.report.chart_sweep import objective_measure
+from planner.report.chart_sweep import objective_measure, sweep_chart
 from planner.report.sweep_columns import csv_columns, table_columns
-from planner.report.sweep_tables import sweep_tables
-from planner.results import Plan, PlanSweep, SweepPoint
+from planner.report.sweep_tables import sweep_tables, write_sweep_csv
+from planner.results.plan import Plan
+from planner.results.plan_sweep import PlanSweep, SweepPoint
 from planner.scenario import Scenario, load_scenario
 from planner.studies.plan_sweep import best_point
 from tests.builders import SMALL

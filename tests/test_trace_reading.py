@@ -16,12 +16,12 @@ from planner.errors import InputError, UsageError
 from planner.notes import code_of
 from planner.profiles.points.reader import csv_points
 from planner.scenario import Scenario, read_scenario
-from planner.workload import read_trace
 from planner.workload.hits import ideal_hits
 from planner.workload.observed import observed
 from planner.workload.observed.demand import ArrivalCounter
 from planner.workload.observed.request_table import parsed_columns
 from planner.workload.requests import recorded_trace
+from planner.workload.traces import read_trace
 
 CHIP = ("--one-site", "--model", "llama-3.1-8b", "--hardware", "h100-sxm")
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from planner.cli import app
 from planner.errors import CheckFailedError, UndecidedError
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.promises import certify, verified
 from planner.promises.outcomes import bounded_as_asked, promise_outcome
 from planner.promises.period_results import PeriodResult, RunSettings
@@ -20,7 +20,9 @@ from planner.promises.targets import as_asked
 from planner.promises.tighten import Attempt, PlanCandidate, PromiseSearch, candidate, run
 from planner.promises.verified import chosen_by_runs
 from planner.report.phrases import throughput
-from planner.results import Interval, Plan, Promise
+from planner.results.certified import Promise
+from planner.results.plan import Plan
+from planner.results.run import Interval
 from planner.scenario import Scenario
 from tests.builders import GPUS, HOME, sketch, small_with
 from tests.cpu_cost import cached

@@ -7,7 +7,7 @@ import pytest
 
 from planner.promises import tighten
 from planner.promises.targets import HEADROOM, LatencyTargets, as_asked
-from planner.results import Promise
+from planner.results.certified import Promise
 from tests.builders import small_with
 
 SCENARIO = small_with({"objective": "min-cost", "demand_req_per_s": 2.0, "slo": {"ttft_s": 2.0}})

@@ -13,8 +13,9 @@ from typer.testing import CliRunner, Result
 from planner.cli import app
 from planner.errors import CheckFailedError, UndecidedError
 from planner.promises.validation import promise_check
-from planner.report import PRINT_WIDTH
-from planner.results import Interval, enough_requests, judgement
+from planner.report.terminal import PRINT_WIDTH
+from planner.results.judging import enough_requests, judgement
+from planner.results.run import Interval
 from planner.scenario import bundled_scenarios, read_scenario
 from tests.cpu_cost import cached
 from tests.json_forms import Only, faults

@@ -9,7 +9,7 @@ import pytest
 
 from planner import work_clock
 from planner.errors import UndecidedError
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
 from planner.optimizer.strategies import best_solution

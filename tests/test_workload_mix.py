@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from planner.curves import Curve, PrefillService
-from planner.workload import AtomMix, LengthMix, Workload, request_mix
+from planner.workload.atom_mix import AtomMix
 from planner.workload.distributions import Atoms, LogNormal, mean_tokens
+from planner.workload.length_mix import LengthMix
+from planner.workload.requests import request_mix
+from planner.workload.spec import Workload
 
 PAPER = {"kind": "lognormal", "mu": 9.90, "sigma": 1.0, "low_tokens": 128.0, "high_tokens": 131072.0}
 ANSWERS = {"kind": "constant", "tokens": 1024.0}

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from planner.workload import read_trace
 from planner.workload.hits import hit_nodes, hit_quantile, ideal_hits
 from planner.workload.prefixes import BetaHits, ConstantHits, DiscreteHits
-from planner.workload.traces import Blocks
+from planner.workload.traces import Blocks, read_trace
 
 BETA = BetaHits(kind="beta", alpha=0.5, beta=0.8)
 FEW = DiscreteHits(kind="discrete", fractions=(0.5, 0.0), weights=(1.0, 3.0))

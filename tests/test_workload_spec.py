@@ -10,8 +10,10 @@ from pydantic import ValidationError
 
 from planner.errors import InputError
 from planner.schema import TomlFile
-from planner.workload import AtomMix, LengthMix, Workload, request_mix
-from planner.workload.requests import trace_path
+from planner.workload.atom_mix import AtomMix
+from planner.workload.length_mix import LengthMix
+from planner.workload.requests import request_mix, trace_path
+from planner.workload.spec import Workload
 
 CONSTANT = {"kind": "constant", "tokens": 1024.0}
 LENGTHS = {"lengths": CONSTANT, "output_lengths": CONSTANT}
@@ -149,16 +151,8 @@ def test_a_trace_that_is_nowhere_names_every_place_and_what_may_name_more(tmp_pa
 
 
 def test_stating_a_workload_loads_no_numerics():
-    code = "import sys, planner.workload; print('numpy' in sys.modules, 'scipy' in sys.modules)"
+    code = "import sys, planner.workload.spec; print('numpy' in sys.modules, 'scipy' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]
     )
     assert done.stdout.split() == ["False", "False"]
-
-
-def test_every_public_name_of_the_room_exists():
-    import planner.workload as room
-
-    assert all(hasattr(room, name) for name in room.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = room.nothing

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.workload import read_trace
+from planner.workload.traces import read_trace
 from tests.trace_cases import AZURE
 
 AZURE_HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"

@@ -16,7 +16,7 @@ from planner.units import percent
 if TYPE_CHECKING:
     from planner.profiles import StackProfile
     from planner.profiles.points import PointDefaults, ServingPoint
-    from planner.results import Fidelity
+    from planner.results.fidelity import Fidelity
     from planner.studies.fidelity import PointsOf
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]*", re.ASCII)
@@ -201,7 +201,7 @@ def show(profile: "StackProfile", scores: "Fidelity", before: "Fidelity | None",
         print_json(profile.model_dump(mode="json", by_alias=True, exclude_none=True))
         return
     from planner.cli.stack_tables import stack_tables
-    from planner.report import worst_table
+    from planner.report.fidelity_tables import worst_table
     from planner.report.terminal import printed
 
     worst = printed(worst_table(scores.points, "worst residuals"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from planner.results import Plan
+    from planner.results.plan import Plan
     from planner.scenario import Scenario
 
 WIDTH = 100

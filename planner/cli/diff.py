@@ -11,7 +11,7 @@ from planner.cli.completion import scenario_names
 from planner.cli.plan_argument import plans_of
 
 if TYPE_CHECKING:
-    from planner.results import PlanDiff
+    from planner.results.plan_diff import PlanDiff
 
 
 class DiffFormat(StrEnum):
@@ -74,10 +74,10 @@ def _print(found: "PlanDiff", format_: DiffFormat) -> None:
     if format_ is DiffFormat.JSON:
         print_json(found.answer())
     elif format_ is DiffFormat.MARKDOWN:
-        from planner.report import diff_markdown
+        from planner.report.diff_comment import diff_markdown
 
         typer.echo(diff_markdown(found), nl=False)
     else:
-        from planner.report import diff_tables
+        from planner.report.diff_text import diff_tables
 
         print_rich(*diff_tables(found))

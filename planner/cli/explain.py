@@ -23,7 +23,7 @@ def explain(
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
     """How the numbers of a plan hang together: at most ten statements, each with the figures it rests on."""
-    from planner.report import explanation, explanation_tables
+    from planner.report.explained import explanation, explanation_tables
 
     (plan,) = plans_of([(source, overrides or ())], time_limit_s)
     found = explanation(plan)

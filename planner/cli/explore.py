@@ -11,8 +11,8 @@ from planner.cli.progress import progress
 from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
-    from planner.results import Plan
     from planner.results.explorer import Explorer
+    from planner.results.plan import Plan
     from planner.scenario import Scenario
 
 
@@ -39,7 +39,8 @@ def explore(
     between them.
     """
     from planner.files import check_writable, write_text
-    from planner.report import explore_html, index_html
+    from planner.report.explore_index import index_html
+    from planner.report.explore_page import explore_html
 
     _check(out, scenario, overrides, plan, studies, index)
     check_writable(out)

@@ -12,7 +12,7 @@ from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from planner.profiles.points import PointDefaults, ServingPoint
-    from planner.results import Fidelity
+    from planner.results.fidelity import Fidelity
 
 ENOUGH_FRACTION = 0.95
 """Part of the points that must be answered: refusing is not accuracy."""
@@ -138,7 +138,7 @@ def report_on(
 ) -> "Fidelity":
     """Write the report, or check the one that is there."""
     from planner.errors import CheckFailedError
-    from planner.report import check_fidelity_report, write_fidelity_report
+    from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
     from planner.studies.fidelity import survey
 
     stale: list[str] = []

@@ -10,7 +10,7 @@ from planner.cli.common import MOST_SEED, Format, FormatOption, print_json, prin
 from planner.cli.progress import progress
 
 if TYPE_CHECKING:
-    from planner.results import Live
+    from planner.results.live import Live
 
 
 class BackendName(StrEnum):
@@ -79,7 +79,7 @@ def live(
             question = LiveQuestion(minutes=minutes, seed=seed, load_fraction=load, backend=computes)
             found = study(question, out=out, progress=update).live
     if report is not None:
-        from planner.report import write_live_report
+        from planner.report.live_folder import write_live_report
 
         write_files((report / "report.md", lambda path: write_live_report(found, path.parent)))
     if format_ is Format.JSON:
@@ -101,7 +101,7 @@ def read(path: Path, out: Path | None) -> "Live":
         InputError: the file is not such an answer.
     """
     from planner.errors import UsageError
-    from planner.results import live_from
+    from planner.results.live_file import live_from
     from planner.schema import read_text
 
     if out is not None:

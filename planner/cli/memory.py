@@ -7,7 +7,7 @@ import typer
 from planner.cli.common import data_dirs
 
 if TYPE_CHECKING:
-    from planner.executor import RunQuestion
+    from planner.executor.run_question import RunQuestion
     from planner.jobs import Workers
     from planner.scenario import Scenario
 
@@ -28,7 +28,7 @@ def check_memory(
     Raises:
         InputError: there is not the memory for it.
     """
-    from planner.executor import RunMemory
+    from planner.executor.memory import RunMemory
     from planner.jobs import HERE
     from planner.units import GB
 

@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from planner.executor import RunQuestion
+    from planner.executor.run_question import RunQuestion
     from planner.notes import Note
     from planner.progress import Progress
-    from planner.results import Front, Plan, Sensitivity
+    from planner.results.plan import Plan
+    from planner.results.studies import Front, Sensitivity
     from planner.scenario import Scenario
     from planner.studies.migration import StatedFleet
 
@@ -203,7 +204,7 @@ def _print(plan: "Plan", front: "Front | None", found: "Sensitivity | None", sho
     """The plan, the studies around it, and how its numbers hang together where that is asked for."""
     because = None
     if shown.is_explained:
-        from planner.report import explanation
+        from planner.report.explained import explanation
 
         because = explanation(plan)
     if format_ is Format.JSON:
@@ -213,7 +214,9 @@ def _print(plan: "Plan", front: "Front | None", found: "Sensitivity | None", sho
             answer["growth"] = {"fraction": shown.grown[0], "plan": shown.grown[1].answer()}
         print_json(answer)
         return
-    from planner.report import current_tables, explanation_tables, front_tables, sensitivity_tables
+    from planner.report.current_text import current_tables
+    from planner.report.explained import explanation_tables
+    from planner.report.study_tables import front_tables, sensitivity_tables
 
     print_rich(*_plan_parts(plan, shown), *(current_tables(plan.current) if plan.current else ()))
     print_rich(*(front_tables(front) if front else ()), *(sensitivity_tables(found) if found else ()))
@@ -222,7 +225,8 @@ def _print(plan: "Plan", front: "Front | None", found: "Sensitivity | None", sho
 
 def _plan_parts(plan: "Plan", shown: _Shown) -> "list[RenderableType]":
     """One screen, then the sections that are asked for, or these alone."""
-    from planner.report import growth_table, plan_screen, plan_tables
+    from planner.report.screen import growth_table, plan_screen
+    from planner.report.tables import plan_tables
     from planner.report.terminal import compact
 
     parts = [] if shown.sections else plan_screen(plan, width(), n_lines)
@@ -239,7 +243,7 @@ def _plan_parts(plan: "Plan", shown: _Shown) -> "list[RenderableType]":
 def _break_evens_elsewhere(n: int, scenario: str, overrides: "Sequence[str]") -> "Note":
     """Note on break-evens that a scenario asks for, with the command that answers them rather than this one."""
     from planner.notes import note
-    from planner.report import Reproduction
+    from planner.report.reproduce import Reproduction
 
     command = Reproduction(tuple(overrides)).command(scenario, "DIR")
     several = f"{n} break-evens are" if n > 1 else "a break-even is"
@@ -288,7 +292,7 @@ def _check_memory(
     question: "Scenario", how: How, runs: tuple[int | None, int | None, int | None], *, has_steps: bool
 ) -> None:
     """Raises InputError where there is not the memory for the runs of a plan, or of the steps to it."""
-    from planner.executor import RunQuestion
+    from planner.executor.run_question import RunQuestion
 
     requests, most, _ = runs
     if how in (How.KEPT, How.CERTIFIED):
@@ -331,7 +335,7 @@ def _beside_current(
     update: "Progress",
 ) -> "Plan":
     """The plan with the fleet that stands beside it."""
-    from planner.executor import RunQuestion
+    from planner.executor.run_question import RunQuestion
     from planner.studies.migration import MigrationQuestion, current_fleet
 
     fleet, begin = stated
@@ -381,7 +385,7 @@ def _planned(
 
 def _runs(stated: tuple[int | None, int | None, int | None], run_on: int) -> "RunQuestion":
     """Length of a plan's runs: so many requests, up to so many, and a seed."""
-    from planner.executor import RunQuestion
+    from planner.executor.run_question import RunQuestion
 
     requests, most, seed = stated
     n = N_REQUESTS if requests is None else requests
@@ -419,7 +423,7 @@ def _studies(
 
 
 def _draw(front: "Front | None", found: "Sensitivity | None", figure: Path) -> None:
-    from planner.report import write_front, write_tornado
+    from planner.report.figure_files import write_front, write_tornado
 
     if front is not None:
         write_front(front, figure)

@@ -9,7 +9,7 @@ from planner.cli.progress import progress
 from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
-    from planner.results import Plan
+    from planner.results.plan import Plan
     from planner.scenario import Scenario
 
 
@@ -41,7 +41,7 @@ def check_promise(plan: "Plan") -> None:
 
 def _read(name: str, overrides: Sequence[str]) -> "Plan | Scenario":
     from planner.errors import UsageError
-    from planner.results import plan_from
+    from planner.results.plan_file import plan_from
 
     if (text := _plan_text(name)) is None:
         return scenario_read(name, overrides)
@@ -54,7 +54,7 @@ def _planned(name: str, question: "Plan | Scenario", time_limit_s: float) -> "Pl
     """A plan as it is, or that of a scenario. Raises as `plans_of` does."""
     from planner.cli.optimize import plan_and_run
     from planner.errors import InfeasibleError, UndecidedError
-    from planner.results import Plan
+    from planner.results.plan import Plan
 
     if isinstance(question, Plan):
         return question

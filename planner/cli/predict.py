@@ -74,7 +74,7 @@ def predict(
 ) -> None:
     """Predict prefill seconds, KV bytes and decode steps of a model; exit 4 where it, or every length, does not fit."""
     from planner.errors import InfeasibleError
-    from planner.report import shortfall
+    from planner.report.prediction_tables import shortfall
     from planner.studies.predict import PredictQuestion
     from planner.studies.predict import predict as predicted
 
@@ -112,7 +112,7 @@ def predict(
 
 
 def _draw(question: "PredictQuestion", figure: Path) -> None:
-    from planner.report import write_roofline
+    from planner.report.figure_files import write_roofline
     from planner.studies.predict import roofline_survey
 
     write_roofline(roofline_survey(question), figure)

@@ -11,7 +11,7 @@ from planner.cli.progress import progress
 from planner.cli.trace_options import fitted, say_readings
 
 if TYPE_CHECKING:
-    from planner.results import BreakEvenResult, Case
+    from planner.results.case import BreakEvenResult, Case
     from planner.scenario import Scenario
 
 TIME_LIMIT_S = 60.0
@@ -37,7 +37,8 @@ def report(
     from planner.errors import UsageError
     from planner.files import check_writable_folder
     from planner.profiles.folders import schema_of
-    from planner.report import Reproduction, check_inputs, check_report, write_report
+    from planner.report.folder import check_inputs, check_report, write_report
+    from planner.report.reproduce import Reproduction
     from planner.scenario import Move, load_scenario, scenario_path
     from planner.schema import read_text
     from planner.studies.plan_inputs import case_digest
@@ -92,7 +93,7 @@ def _report_size_map(
     """The report of many demands, each sized both ways."""
     from planner.errors import UsageError
     from planner.jobs import Workers
-    from planner.report import check_inputs
+    from planner.report.folder import check_inputs
     from planner.report.size_map_report import check_size_map, write_size_map
     from planner.studies.size_map import map_digest, size_map, size_map_question
 
@@ -120,7 +121,7 @@ def _case(question: "Scenario", time_limit_s: float) -> "Case":
     n_found = 0
 
     def keep(item: "BreakEvenResult") -> None:
-        from planner.report import break_even_line
+        from planner.report.phrases import break_even_line
 
         nonlocal n_found
         n_found += 1

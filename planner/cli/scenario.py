@@ -128,7 +128,7 @@ def new(
 def _check(text: str, path: Path) -> None:
     """Raises InputError where no plan can be asked of it: accelerators may lack a figure that the model needs."""
     from planner.errors import InputError, InputProblem
-    from planner.optimizer import posed
+    from planner.optimizer.layout_choice import posed
     from planner.scenario import load_scenario
 
     try:
@@ -227,7 +227,7 @@ def _scenarios(files: Iterable[str], skip_others: bool) -> Iterator[str]:
 
 def _valid_line(file: str) -> str:
     """Line on a scenario that holds, and its notes. Raises PlannerError where it does not."""
-    from planner.optimizer import posed
+    from planner.optimizer.layout_choice import posed
     from planner.scenario import question_notes
 
     scenario = scenario_read(file)

@@ -21,13 +21,12 @@ from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, mi
 from planner.roofline.layouts import largest_instance
 from planner.scenario import is_path, seen_from
 from planner.studies.instance_size import RequestLengths, accelerators_per_instance
-from planner.workload import Trace
 from planner.workload.observed import Observed, observed
 from planner.workload.observed.request_table import parsed_columns
 from planner.workload.requests import trace_path
 from planner.workload.spec import MOST_SQUARED_CV
 from planner.workload.trace_arrivals import Dispersion, dispersion, limit_notes, rate_req_per_s, squared_cv
-from planner.workload.traces import AS_FOUND, TraceReading, trace_read
+from planner.workload.traces import AS_FOUND, Trace, TraceReading, trace_read
 
 
 class Rent(NamedTuple):

@@ -48,9 +48,9 @@ def schedulers(
 ) -> None:
     """Run a plan under bursts, a day and a brownout: as planned, and with the short-term and long-term schedulers."""
     from planner.cli.predict import check_figure
-    from planner.executor import RunQuestion
+    from planner.executor.run_question import RunQuestion
     from planner.jobs import Workers
-    from planner.report import write_schedulers
+    from planner.report.figure_files import write_schedulers
     from planner.report.scheduler_tables import scheduler_tables
     from planner.studies.scheduling import compare_schedulers
 

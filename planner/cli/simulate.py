@@ -25,9 +25,10 @@ from planner.cli.progress import progress, progress_bar
 from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
-    from planner.executor import RunQuestion
+    from planner.executor.run_question import RunQuestion
     from planner.jobs import Workers
-    from planner.results import Plan, Run, RunRecords
+    from planner.results.plan import Plan
+    from planner.results.run import Run, RunRecords
     from planner.scenario import Scenario
 
 WorkersOption = Annotated[
@@ -115,7 +116,7 @@ def simulate(
 
     A run too short to tell whether what the scenario promises is kept goes on, and says what is left undecided.
     """
-    from planner.executor import RunQuestion
+    from planner.executor.run_question import RunQuestion
 
     most = most_requests_of(requests, most_requests)
     question = RunQuestion(requests, seed, load, replications, full, concurrency, most)
@@ -129,23 +130,29 @@ def simulate(
         check_one_run(records=records, trace=trace, figure=figure, periods=[one.name for one in planned.periods])
     run, kept = _run(asked, planned, question, period, wanted, by)
     if kept is not None:
-        from planner.report import write_records, write_timeline
+        from planner.report.run_files import write_records, write_timeline
 
         drawn = partial(draw, asked, planned, run, kept, time_limit_s)
         write_files((records, partial(write_records, kept)), (trace, partial(write_timeline, kept)), (figure, drawn))
     if format_ is Format.JSON:
         print_json(run.answer())
     else:
+        from planner.promises.outcomes import run_promises
+        from planner.report.certified_tables import promise_table
         from planner.report.run_tables import run_tables
+        from planner.report.terminal import printed
 
-        print_rich(*run_tables(run))
+        promises = [] if question.is_closed else run_promises(asked, run)
+        kept_or_not = printed(promise_table("promises", promises))
+        print_rich(*run_tables(run), *([kept_or_not] if kept_or_not else []))
 
 
 def _run(
     scenario: "Scenario", plan: "Plan", question: "RunQuestion", period: str | None, keep: bool, by: "Workers"
 ) -> "tuple[Run, RunRecords | None]":
     """The run of a plan, of several periods all or one, and what of its promises is left open."""
-    from planner.executor import simulate, simulate_periods
+    from planner.executor.periods import simulate_periods
+    from planner.executor.run import simulate
     from planner.promises.outcomes import undecided
 
     def enough(run: "Run") -> bool:
@@ -194,7 +201,7 @@ def draw(
     scenario: "Scenario", plan: "Plan", run: "Run", records: "RunRecords", time_limit_s: float, path: Path
 ) -> None:
     """Draw a run, and what was predicted of it."""
-    from planner.report import run_chart, write_run_figure
+    from planner.report.chart_run import run_chart, write_run_figure
     from planner.studies.predicted_ttft import predicted_ttft
 
     rate = run.offered_req_per_s
@@ -223,7 +230,7 @@ def check_files(records: Path | None, trace: Path | None, figure: Path | None) -
     from planner.cli.predict import check_figure
     from planner.errors import UsageError
     from planner.files import check_writable
-    from planner.report import check_record_file
+    from planner.report.run_files import check_record_file
 
     check_figure(figure)
     if records is not None:
@@ -241,7 +248,7 @@ def plan_of(scenario: "Scenario", path: Path | None, time_limit_s: float) -> "Pl
         InputError: the file holds no plan, or one of another scenario.
     """
     from planner.errors import InputError, InputProblem
-    from planner.results import plan_from
+    from planner.results.plan_file import plan_from
     from planner.schema import read_text
 
     if path is None:

@@ -50,7 +50,7 @@ from planner.profiles import hardware_profile, labels
 from planner.scenario import Price, is_path
 
 if TYPE_CHECKING:
-    from planner.workload import Workload
+    from planner.workload.spec import Workload
     from planner.workload.traces import TraceReading
 
 MILLISECONDS = 1000.0
@@ -119,7 +119,7 @@ def size(
     Layouts and instance sizes that fit model and accelerators are tried; both fleets are then run request by request.
     """
     from planner.errors import UsageError
-    from planner.executor import RunQuestion
+    from planner.executor.run_question import RunQuestion
     from planner.files import check_new, write_text
     from planner.studies.size import SizeQuestion, sized
 
@@ -171,7 +171,7 @@ def _workload(
 ) -> "tuple[Workload, float | None]":
     """Workload of the requests, and the rate that a trace recorded. Raises UsageError or InputError."""
     from planner.errors import UsageError
-    from planner.workload import Workload
+    from planner.workload.spec import Workload
 
     if trace is not None:
         from planner.workload.requests import trace_path

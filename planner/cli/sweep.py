@@ -21,7 +21,7 @@ from planner.cli.progress import progress
 from planner.cli.simulate import DaskOption, WorkersOption, workers_of
 
 if TYPE_CHECKING:
-    from planner.results import PlanSweep, SweepPoint
+    from planner.results.plan_sweep import PlanSweep, SweepPoint
 
 
 def sweep(
@@ -71,8 +71,8 @@ def sweep(
 
 def _give(found: "PlanSweep", table: Path | None, figure: Path | None, format_: Format) -> None:
     """Write and print what was found."""
-    from planner.report import write_sweep_csv, write_sweep_figure
-    from planner.report.sweep_tables import sweep_tables
+    from planner.report.chart_sweep import write_sweep_figure
+    from planner.report.sweep_tables import sweep_tables, write_sweep_csv
 
     write_files((table, partial(write_sweep_csv, found)), (figure, partial(write_sweep_figure, found)))
     if format_ is Format.JSON:

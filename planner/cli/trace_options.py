@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from planner.notes import Note
     from planner.scenario import Scenario
-    from planner.workload import Trace
-    from planner.workload.traces import TraceReading
+    from planner.workload.traces import Trace, TraceReading
 
 
 class TimeUnitName(StrEnum):

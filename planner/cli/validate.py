@@ -49,10 +49,9 @@ def validate(
     where no promise fails, and one is still undecided.
     """
     from planner.errors import CheckFailedError, UndecidedError
-    from planner.executor import RunQuestion
+    from planner.executor.run_question import RunQuestion
     from planner.promises.validation import validate as validated
-    from planner.report import broken_promises, undecided_promises
-    from planner.report.validation_tables import validation_tables
+    from planner.report.validation_tables import broken_promises, undecided_promises, validation_tables
 
     question = RunQuestion(requests, seed, load, replications, most_requests=most_requests_of(requests, most_requests))
     by = workers_of(workers, dask)

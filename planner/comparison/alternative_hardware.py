@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from planner.comparison.home import Requests
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer.service_times import Decoded, pool_stack, service_times
-from planner.results import Fleet
+from planner.results.plan import Fleet
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario, accelerator_usd_per_hour, busy_usd_per_hour
 from planner.ties import largest_first
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 PER_POOL = 2
 """Other ways to run one pool that are planned, of those that an estimate finds cheapest."""

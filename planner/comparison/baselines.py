@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf
+from typing import TYPE_CHECKING
 
 from planner.comparison.alternative_hardware import Variant, alternative_scenarios, has_one_site, is_same_fleet
-from planner.comparison.batch_doubts import batch_doubts, composed_notes
+from planner.comparison.batch_doubts import BY_RUN_ALONE, batch_doubts, composed_notes, run_instead
 from planner.comparison.colocated_fleets import colocated_fleets, in_batches
 from planner.comparison.home import (
     Requests,
@@ -21,16 +22,19 @@ from planner.comparison.homogeneous_fleets import affordable_accelerators, home_
 from planner.comparison.margins import COLOCATED, COLOCATED_ALONE, HOMOGENEOUS, LOCAL, SEPARATE
 from planner.comparison.one_site import worth_listing
 from planner.comparison.planned import Classes, Planned, planned_fleet, too_slow
-from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.notes import Note, note
+from planner.errors import InfeasibleError, InputError, PlannerError, UndecidedError
+from planner.notes import Note, code_of, note
 from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.problem import Problem
 from planner.optimizer.problem_parts import requests_by_name
 from planner.optimizer.strategies import may_be_in_time
-from planner.results import Baseline, Fleet
+from planner.results.plan import Baseline, Fleet
 from planner.scenario import Pool, Routing, Scenario, accelerator_usd_per_hour, busy_usd_per_hour
 from planner.units import number
 from planner.work_clock import work_s
+
+if TYPE_CHECKING:
+    from planner.comparison.infeasibility import Trials
 
 DECIMALS = 9
 """Of a gap: what is left is the solver's rounding."""
@@ -52,30 +56,45 @@ class Compared:
     """and of those of which nothing was found in the time."""
 
 
-def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[str] | None = None) -> Compared:
+def baselines(
+    problem: Problem,
+    plan: Fleet,
+    deadline: float,
+    names: Collection[str] | None = None,
+    trials: "Trials | None" = None,
+) -> Compared:
     """Every fleet, or those of some names, that can be planned beside a plan, and why each of the others cannot.
 
     Args:
         deadline: `work_s()` time for all of them together; what one leaves is the others'.
         names: those that are asked for; None: all.
+        trials: run a cheaper fleet whose times no model predicts well; None: nothing is run.
 
     The plan stands without a comparison, such as one on a chip that nobody measured in the other role. What turns out
     to be the plan itself is no comparison and left out.
     """
     scenario = problem.scenario
     asked = [v for v in variants(problem, plan, names is None) if names is None or v.name in names]
-    found = compared(scenario, problem.classes, asked, plan, deadline)
+    found = compared(scenario, problem.classes, asked, plan, deadline, trials)
     apart = [other for other in found.others if other.name not in COLOCATED]
     if has_one_site(scenario):
         apart = [*worth_listing(scenario, apart)]
     return replace(found, others=(*apart, *(other for other in found.others if other.name in COLOCATED)))
 
 
-def compared(scenario: Scenario, classes: Classes, asked: Sequence[Variant], plan: Fleet, deadline: float) -> Compared:
+def compared(
+    scenario: Scenario,
+    classes: Classes,
+    asked: Sequence[Variant],
+    plan: Fleet,
+    deadline: float,
+    trials: "Trials | None" = None,
+) -> Compared:
     """Fleets of variants, each planned in its part of the time.
 
     Args:
         deadline: `work_s()` time for all of them together; what one leaves is the others'.
+        trials: as of `baselines`.
 
     Returns:
         No fleet that is the plan; fleets at home in both roles, and in one batch, that are none of those before them.
@@ -97,13 +116,33 @@ def compared(scenario: Scenario, classes: Classes, asked: Sequence[Variant], pla
         if is_same_fleet(plan, other):
             same.append(variant.name)
         elif variant.name not in (MIXED_HOME, *COLOCATED) or not any(is_same_fleet(one, other) for one in others):
+            if trials is not None and _decides_in_doubt(scenario, plan, other, told):
+                other = _run(variant.scenario(), other, trials, max(deadline - work_s(), 0.0))
             others.append(other)
-            notes += [one for one in told if one not in notes]
+            said = (run_instead(one, holds=other.holds) for one in told)
+            notes += [one for one in said if one not in notes]
     if same and not has_one_site(scenario):
         notes.append(
             note("baseline-is-plan", f"compared with {', '.join(same)} nothing differs: that is the plan itself")
         )
     return Compared(tuple(others), tuple(notes), frozenset(impossible), frozenset(unknown))
+
+
+def _decides_in_doubt(scenario: Scenario, plan: Fleet, other: Baseline, told: Sequence[Note]) -> bool:
+    """True if a fleet that can be had is cheaper than the plan as long as times hold that no model predicts well."""
+    ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
+    is_cheaper = ours is not None and theirs is not None and theirs <= ours and not other.beyond_stock
+    is_about_cost = scenario.objective == "min-cost" and scenario.promises_latency
+    return is_cheaper and is_about_cost and any(code_of(one) == BY_RUN_ALONE for one in told)
+
+
+def _run(scenario: Scenario, fleet: Baseline, trials: "Trials", time_limit_s: float) -> Baseline:
+    """The fleet of a scenario, with what a run made of the promise; as it is where it was not run in the time."""
+    try:
+        holds = trials.run(scenario, time_limit_s, False).is_kept
+    except PlannerError:
+        return fleet
+    return fleet.model_copy(update={"holds": holds})
 
 
 def missing(name: str, error: Exception) -> Note:

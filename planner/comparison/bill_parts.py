@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from planner.optimizer.network.cost import rent_usd_per_hour
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
-from planner.results import PoolPlan
+from planner.results.plan import PoolPlan
 
 
 def electricity_usd_per_hour(problem: Problem, solution: Solution, plans: Mapping[int, PoolPlan]) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from planner.optimizer.problem import LARGEST_POOL
-from planner.results import Fleet, LinkPlan
+from planner.results.plan import Fleet, LinkPlan
 from planner.scenario import Pool, Scenario, Slo
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
@@ -21,7 +21,9 @@ MANY = LARGEST_POOL - 1
 DEAREST = 1_000.0
 """Multiple of a budget up to which a larger one is looked for."""
 LONGEST = 64.0
-"""Multiple of a promised TTFT or time per token up to which a longer one is looked for."""
+"""Multiple of a promised TTFT or time per token up to which a longer one is looked for,"""
+LONGEST_USUAL = {"ttft_s": 60.0, "tpot_ms": 1000.0}
+"""and in any case up to the longest that services promise."""
 LEAST_PERCENTILE = 50.0
 """Percentile of a promised TTFT down to which a lower one is looked for."""
 WIDEST = 1_000.0
@@ -236,7 +238,8 @@ def _laxer_promises(scenario: Scenario) -> Iterator[Change]:
         slo = scenario.slo if len(key) == 1 else scenario.classes[str(key[1])].slo
         for field in ("ttft_s", "tpot_ms"):
             if slo is not None and (limit := getattr(slo, field)) is not None:
-                yield _change(scenario, (*key, field), significant(), LONGEST * limit)
+                longest = max(LONGEST * limit, LONGEST_USUAL[field])
+                yield _change(scenario, (*key, field), significant(), longest)
         if slo is not None and slo.ttft_s is not None and slo.ttft_percentile > LEAST_PERCENTILE:
             yield _change(scenario, (*key, "ttft_percentile"), step_multiples(1), LEAST_PERCENTILE)
 

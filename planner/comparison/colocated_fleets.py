@@ -8,7 +8,7 @@ from planner.comparison.alternative_hardware import Variant
 from planner.comparison.home import stock_limits
 from planner.comparison.homogeneous_fleets import first_decoders
 from planner.comparison.margins import COLOCATED
-from planner.results import Fleet
+from planner.results.plan import Fleet
 from planner.scenario import Pool, Routing, Scenario, instance_spec
 
 Stock = Mapping[str, Mapping[str, int]]

@@ -10,7 +10,7 @@ from planner.optimizer.room import oversized_notes
 from planner.optimizer.service_times import pool_stack
 from planner.optimizer.solution import Solution
 from planner.units import number, percent
-from planner.workload import RequestAtoms
+from planner.workload.mix import RequestAtoms
 
 N_KINDS = 4096
 """Requests that stand for the lengths of a flow."""

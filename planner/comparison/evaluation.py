@@ -28,19 +28,10 @@ from planner.optimizer.problem_parts import PoolSpec
 from planner.optimizer.resolution import whole_work_s
 from planner.optimizer.routes import is_uniform
 from planner.optimizer.solution import Solution
-from planner.queueing import Path as QueuePath
-from planner.queueing import Ttft
-from planner.results import (
-    ClassPlan,
-    Cost,
-    Latency,
-    LinkPlan,
-    PeriodLink,
-    PeriodPlan,
-    PeriodPool,
-    PoolPlan,
-    PoolShares,
-)
+from planner.queueing.ttft import Path as QueuePath
+from planner.queueing.ttft import Ttft
+from planner.results.plan import ClassPlan, LinkPlan, PeriodLink, PeriodPlan, PeriodPool, PoolPlan, PoolShares
+from planner.results.plan_parts import Cost, Latency
 from planner.roots import EXACT, last_kept
 from planner.ties import largest_first
 from planner.units import SECONDS_PER_HOUR

@@ -6,9 +6,9 @@ from math import inf
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer.layout_candidates import texts
 from planner.optimizer.service_times import Decoded, service_times
-from planner.results import Fleet
+from planner.results.plan import Fleet
 from planner.scenario import Pool, Scenario
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 Requests = Mapping[str, tuple[float, RequestMix]]
 """Share and requests of every class, by name."""

@@ -180,7 +180,7 @@ def _question(scenario: Scenario) -> str:
     demand = scenario.demand_req_per_s if scenario.objective != "max-throughput" else None
     promised = {slo.ttft_s for slo in map(scenario.slo_of, scenario.workloads) if slo is not None and slo.ttft_s}
     served = "any request" if demand is None else f"{number(demand, 4)} req/s"
-    within = f" within {number(promised.pop())} s to the first token" if len(promised) == 1 else ""
+    within = f" within {number(max(promised))} s to the first token" if len(promised) == 1 else ""
     does = "is predicted to serve" if promised else "serves"  # by the model of waits: a run may be kinder
     return f"no fleet within the limits {does} {served}{within or (' as promised' if promised else '')}"
 

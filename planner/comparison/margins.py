@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.results import Baseline, Fleet, Serving
 from planner.results.fleet_merit import merit, nearest_percentile
+from planner.results.plan import Baseline, Fleet, Serving
 from planner.scenario import Scenario, Slo
 from planner.ties import largest
 from planner.units import MILLI, number, percent

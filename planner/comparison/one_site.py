@@ -8,8 +8,8 @@ from planner.comparison.home import Requests
 from planner.comparison.margins import SEPARATE, TOGETHER, WORTHWHILE
 from planner.notes import Note, note
 from planner.optimizer.service_times import Decoded, batch_limit_words
-from planner.results import Baseline, Fleet, PoolPlan
 from planner.results.fleet_merit import ROUNDING
+from planner.results.plan import Baseline, Fleet, PoolPlan
 from planner.scenario import Scenario
 from planner.ties import largest
 from planner.units import SECONDS_PER_HOUR, number, percent, usd

@@ -32,7 +32,8 @@ from planner.optimizer.single_route import sweep
 from planner.optimizer.solution import Solution, objective_unit
 from planner.optimizer.strategies import best_solution
 from planner.optimizer.time_limit import TimeLimit, nothing_found, wall_notes
-from planner.results import Baseline, Bottleneck, Fleet, Plan, PoolPlan, Verdict
+from planner.results.plan import Baseline, Fleet, Plan, PoolPlan, Verdict
+from planner.results.plan_parts import Bottleneck
 from planner.scenario import Scenario, question_notes
 from planner.units import MILLI, number, percent
 from planner.work_clock import work_s
@@ -158,6 +159,7 @@ def explained(
     solution: Solution,
     time_limit_s: float = TIME_LIMIT_S,
     answer: Evaluation | None = None,
+    trials: Trials | None = None,
 ) -> Plan:
     """The plan that a solution is, with baselines, shadow prices and verdict.
 
@@ -166,10 +168,11 @@ def explained(
         solution: the plan.
         time_limit_s: seconds that all of it may take.
         answer: the plan at what it is stated for, where that is another demand; None: that of the question.
+        trials: run cheaper fleets beside it whose times no model predicts well; None: nothing is run.
     """
     limit, answer = TimeLimit.of(time_limit_s), answer or evaluation(problem, solution)
     fleet, scenario = Fleet(**answer.fleet()), problem.scenario
-    compared = baselines(problem, fleet, work_s() + limit.part_s(BASELINES_PART))
+    compared = baselines(problem, fleet, work_s() + limit.part_s(BASELINES_PART), trials=trials)
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
     spare = spare_notes(scenario, problem.classes, fleet, work_s() + limit.part_s(SPARE_PART))
     notes = (*spare, *compared.notes, *adoption(scenario, fleet, compared.others))
@@ -237,6 +240,14 @@ def _ratio(pools: Sequence[PoolPlan]) -> str | None:
     return f"{sum(near)}:{sum(p.n_instances for p in pools if p.role == 'decode')}" if near else None
 
 
+def _hand_off_notes(problem: Problem, fleet: Fleet) -> Iterator[Note]:
+    """That caches move within a site in no time, where pools are apart in one that states no fabric."""
+    used = {pool.site for pool in fleet.pools if pool.n_instances}
+    if fleet.serving == "separate" and any(problem.scenario.sites[site].fabric_gbps is None for site in used):
+        text = "the hand-off of caches between pools is not counted: the site states no fabric_gbps"
+        yield note("hand-off-not-counted", text)
+
+
 def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]:
     demand, found = problem.demand_req_per_s, solution.scale * problem.mean_req_per_s
     if problem.is_min_ttft and solution.routed is None:
@@ -254,6 +265,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]
     yield from _unused_notes(problem)
     yield from room_notes(problem, solution)
     yield from _batch_notes(problem, solution)
+    yield from _hand_off_notes(problem, fleet)
     yield from question_notes(problem.scenario)
     yield from wall_notes(problem.cut_offs_before)
     for name, (_, mix) in requests_by_name(problem.classes).items():

@@ -11,8 +11,8 @@ from planner.optimizer.problem_parts import ClassSpec
 from planner.optimizer.resolution import resolved_problem
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution, objective_unit
 from planner.optimizer.strategies import best_solution, too_slow_alone
-from planner.queueing import Ttft
-from planner.results import Fleet
+from planner.queueing.ttft import Ttft
+from planner.results.plan import Fleet
 from planner.scenario import Scenario
 from planner.units import number, percent
 from planner.work_clock import work_s

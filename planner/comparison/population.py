@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 from pathlib import Path
 
-from planner import optimizer
 from planner.comparison.evaluation import evaluation
-from planner.optimizer import Problem, Solution, best_solution
+from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.problem import Problem
 from planner.optimizer.problem_parts import ClassSpec, requests_by_name
-from planner.optimizer.solution import GAP_TARGET
+from planner.optimizer.solution import GAP_TARGET, Solution
+from planner.optimizer.strategies import best_solution
 from planner.scenario import Scenario
 from planner.units import rounded
 
@@ -50,7 +51,7 @@ def posed_problem(
         InputError, InfeasibleError, UndecidedError: as `optimize` does.
     """
     if scenario.users is None or scenario.demand_req_per_s is not None:
-        return optimizer.planning_problem(scenario, data_dirs, classes, time_limit_s)
+        return planning_problem(scenario, data_dirs, classes, time_limit_s)
     return _Population(scenario, data_dirs, classes, time_limit_s).problem()
 
 
@@ -93,7 +94,7 @@ class _Population:
 
     def _at(self, req_per_s: float) -> Problem:
         asked = self.scenario.varied({"demand_req_per_s": rounded(req_per_s, DIGITS)})
-        return optimizer.planning_problem(asked, self.data_dirs, self.classes, self.time_limit_s)
+        return planning_problem(asked, self.data_dirs, self.classes, self.time_limit_s)
 
     def _sent_req_per_s(self, answer_s: float) -> float:
         """Rate of the requests of all users, where an answer takes so long."""

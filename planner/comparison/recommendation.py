@@ -17,13 +17,14 @@ from planner.comparison.margins import (
     judged_by,
     value_of,
 )
-from planner.results import Baseline, Serving
 from planner.results.fleet_merit import does_the_same
+from planner.results.plan import Baseline, Serving
 from planner.scenario import Scenario, is_burstier, uneven_arrivals
 from planner.ties import largest_first
 
 SIMPLEST_FIRST: tuple[Serving, ...] = ("colocated", "separate", "separate-sites")
 APART: frozenset[Serving] = frozenset(SIMPLEST_FIRST[1:])
+DOUBTFUL = "a run of the colocated fleet did not bear out that it keeps the promise"
 EVEN = "colocated fleets are planned for independent users (Poisson), and requests arrive {}"
 
 
@@ -114,7 +115,8 @@ def _merit_bounds(comparison: PlanComparison) -> dict[Serving, MeritBounds]:
         join(plan.serving, reached, most)
     for other in (o for o in rivals(comparison) if not o.beyond_stock):
         reached, bound = _merits(scenario, value_of(scenario, other) or 0.0, other.gap)
-        join(other.serving, reached, max(min(bound, most), reached) if other.name in PARTS else bound)
+        bound = max(min(bound, most), reached) if other.name in PARTS else bound
+        join(other.serving, 0.0 if other.holds is False else reached, bound)
     for name in comparison.unknown & set(ALTERNATIVES):
         for kind in _kinds(scenario, name):
             join(kind, 0.0, most if name in PARTS else inf)
@@ -133,12 +135,14 @@ def is_planned_as_even(scenario: Scenario) -> bool:
     return bool(uneven_arrivals(scenario)) and (scenario.promises_latency or scenario.objective == "min-ttft")
 
 
-def despite_bursts(comparison: PlanComparison, because: str) -> str:
-    """Words of a verdict, with the arrivals that leave it open where they do."""
+def despite_doubts(comparison: PlanComparison, because: str) -> str:
+    """Words of a verdict, with the arrivals, or the run, that leave it open where they do."""
     scenario, kinds = comparison.scenario, comparison.kinds
-    if "colocated" not in kinds or len(kinds) == 1 or not is_planned_as_even(scenario):
+    is_even = is_planned_as_even(scenario)
+    is_open = is_even or (comparison.plan.serving in APART and any(o.holds is False for o in comparison.others))
+    if "colocated" not in kinds or len(kinds) == 1 or not is_open:
         return because
-    said = EVEN.format(uneven_arrivals(scenario))
+    said = EVEN.format(uneven_arrivals(scenario)) if is_even else DOUBTFUL
     return f"Not decided: {said}. As planned: {because.removeprefix('Not decided: ')}"
 
 

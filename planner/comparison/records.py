@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from planner.optimizer.problem_parts import ClassSpec, LinkSpec, PoolSpec
-from planner.queueing import Ttft
-from planner.results import ClassPlan, Latency, LinkPlan, PoolShares
+from planner.queueing.ttft import Ttft
+from planner.results.plan import ClassPlan, LinkPlan, PoolShares
+from planner.results.plan_parts import Latency
 from planner.scenario import Scenario
 from planner.units import MILLI
 

@@ -3,7 +3,7 @@
 import re
 
 from planner.profiles import ModelProfile, Speculation
-from planner.results import DeployedModel, Drafts
+from planner.results.plan import DeployedModel, Drafts
 from planner.scenario import ModelChoice, Scenario
 
 RECURRENT = ("kda", "gdn", "lightning", "mamba1", "mamba2")

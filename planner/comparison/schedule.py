@@ -9,7 +9,8 @@ from planner.optimizer.network.cost import rent_usd_per_hour
 from planner.optimizer.problem import Problem
 from planner.optimizer.rent import ByPeriod, starts
 from planner.optimizer.solution import Solution
-from planner.results import Fleet, PoolSchedule, Replicas, Schedule
+from planner.results.plan import Fleet
+from planner.results.plan_parts import PoolSchedule, Replicas, Schedule
 from planner.scenario import Scenario, Spare
 from planner.units import SECONDS_PER_HOUR, number, percent
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from planner.optimizer.network.period_operation import PeriodOperation
 from planner.optimizer.problem import Problem
-from planner.results import PoolShares, Work
+from planner.results.plan import PoolShares, Work
 
 
 def decoded_rates(problem: Problem, one: PeriodOperation) -> dict[str, dict[str, float]]:

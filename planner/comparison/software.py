@@ -8,11 +8,11 @@ from planner.notes import Note, note
 from planner.optimizer.problem import Problem
 from planner.optimizer.service_times import Decoded, service_times
 from planner.profiles import Speculation
-from planner.results import Fleet
+from planner.results.plan import Fleet
 from planner.roofline import InstanceRates, emulation, tokens_per_step
 from planner.scenario import Pool, Scenario
 from planner.units import MILLI, number
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 MOST_NAMES = 4
 """Pools that a note names; of more it gives the number."""

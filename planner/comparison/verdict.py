@@ -20,9 +20,9 @@ from planner.comparison.margins import (
 )
 from planner.comparison.one_site import one_site_text
 from planner.comparison.planned import Classes
-from planner.comparison.recommendation import APART, despite_bursts, recommended, rivals
+from planner.comparison.recommendation import APART, despite_doubts, recommended, rivals
 from planner.optimizer.problem_parts import requests_by_name
-from planner.results import Baseline, Disaggregation, Fleet, Verdict
+from planner.results.plan import Baseline, Disaggregation, Fleet, Verdict
 from planner.scenario import Scenario
 from planner.ties import largest
 from planner.units import number, percent
@@ -42,7 +42,7 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
         because = one_site_text(scenario, requests_by_name(classes), plan, compared.others)
     else:
         because, opponent = cross_site(comparison)
-        because = despite_bursts(comparison, because) if "separate-sites" in kinds else because
+        because = despite_doubts(comparison, because) if "separate-sites" in kinds else because
     return Verdict(
         recommendation=next(iter(kinds)) if len(kinds) == 1 else None,
         worth_it=kinds == {"separate-sites"},
@@ -74,7 +74,7 @@ def disaggregation(comparison: PlanComparison) -> Disaggregation | None:
     return Disaggregation(
         worth_it=kinds <= APART,
         decided=kinds <= APART or kinds == {"colocated"},
-        because=despite_bursts(comparison, because),
+        because=despite_doubts(comparison, because),
         margin_fraction=stated_margin(comparison, opponent),
         opponent=None if opponent is None else opponent.name,
     )

@@ -11,7 +11,7 @@ from planner.deploy.names import label
 from planner.deploy.parameters import Parameters
 from planner.deploy.versions import PRODUCTS, RESOURCE
 from planner.errors import InputError, InputProblem
-from planner.results import ClassPlan, DeployedModel, Drafts, PeriodPlan, Plan, PoolPlan, Work
+from planner.results.plan import ClassPlan, DeployedModel, Drafts, PeriodPlan, Plan, PoolPlan, Work
 
 Duty = Literal["prefill", "decode", "colocated", "both"]
 """What instances do with KV caches: hand them over, take them, keep their own, or keep their own and take others."""

@@ -19,7 +19,7 @@ from planner.deploy.refusals import ON_KUBERNETES, Target, check_target, engine_
 from planner.deploy.versions import EngineName
 from planner.errors import InputError, InputProblem
 from planner.files import ASIDE, check_writable_folder
-from planner.results import Plan
+from planner.results.plan import Plan
 
 SCRIPT_MODE = 0o111
 """What a script may be besides what any file may."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.deploy.deployment import Deployment, Unit
 from planner.deploy.refusals import Target
-from planner.results import PoolSchedule
+from planner.results.plan_parts import PoolSchedule
 
 API, KIND = "keda.sh/v1alpha1", "ScaledObject"
 DAY_H, WEEK_H = 24.0, 168.0

@@ -20,7 +20,7 @@ from planner.deploy.versions import (
     Software,
 )
 from planner.markdown_text import code, escaped, prose
-from planner.results import DeployedModel
+from planner.results.plan import DeployedModel
 from planner.units import number, percent, usd
 
 FILE = "NOT_EXPRESSED.md"

@@ -8,7 +8,7 @@ from pydantic import Field
 from planner.deploy.names import label
 from planner.deploy.versions import PRODUCT_LABEL
 from planner.errors import InputError, InputProblem, UsageError, did_you_mean, printable
-from planner.results import Plan
+from planner.results.plan import Plan
 from planner.schema import Document, StrictModel
 
 OPTION = "--param"
@@ -81,7 +81,8 @@ def parameters_from(texts: Iterable[str], plan: Plan) -> Parameters:
     """
     data: dict[str, Any] = {}
     for text in texts:
-        key, separator, value = text.partition("=")
+        # A pool may be named by its layout, such as "decode tp=2", and no machine has "=" in its name.
+        key, separator, value = text.rpartition("=") if text.startswith("hosts.") else text.partition("=")
         if not separator or not key.strip() or not value.strip():
             shown = printable(text, SHOWN)
             raise UsageError(f"{OPTION} {shown}: not KEY=VALUE, such as {OPTION} label.h200-sxm=NVIDIA-H200")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, Scenario
-from planner.workload import Workload
+from planner.workload.spec import Workload
 
 Floats = NDArray[np.float64]
 Generator = Callable[[str], np.random.Generator]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from planner.executor.kernel.control_records import CACHE, CACHE_RULE, ENTRY
 from planner.executor.kernel.records import NONE, PROMPT
 from planner.executor.prompt_blocks import PromptBlocks
-from planner.results import LinkPlan
+from planner.results.plan import LinkPlan
 from planner.roofline import index_key_bytes_per_token, kv_bytes_per_token, recurrent_state_bytes, window_bytes
 from planner.scenario import Scenario
 from planner.units import GB

@@ -14,7 +14,7 @@ from planner.executor.kernel.records import FINISHED, Records
 from planner.executor.kernel.state import SimulationState
 from planner.executor.passes import BatchingPool, EngineRules
 from planner.executor.service import DecodeTimes, PrefillTimes, chosen_pool, wire_curve
-from planner.results import PoolPlan
+from planner.results.plan import PoolPlan
 from planner.roofline import ColocatedEngine, PassTimes, Reach, colocated_engine, linear_memory, pass_times
 from planner.scenario import PoolExecution, Scenario, at_pool, instance_spec, requests_of
 from planner.units import GB

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.results import Interval
+from planner.results.run import Interval
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95

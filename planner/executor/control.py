@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from planner.errors import InputError, InputProblem
 from planner.executor.kernel.control_records import SCHEDULER, UNIT
 from planner.executor.kernel.records import LONG_LINE, N_BINS, N_LINES, NONE, SERVES, Records
-from planner.results import PoolPlan
+from planner.results.plan import PoolPlan
 from planner.scenario import Scenario
 
 

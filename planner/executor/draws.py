@@ -22,9 +22,11 @@ from planner.executor.arrivals import burst_s, diurnal_s, gamma_s, has_own_arriv
 from planner.executor.kernel.records import NONE, REQUEST, Records
 from planner.executor.streams import RequestStream
 from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, RecordedArrivals, Scenario
-from planner.workload import Trace, Workload, distribution
+from planner.workload.distributions import distribution
 from planner.workload.hits import hit_quantile, ideal_hits
 from planner.workload.requests import recorded_trace
+from planner.workload.spec import Workload
+from planner.workload.traces import Trace
 
 Floats = NDArray[np.float64]
 GOLDEN = (5**0.5 - 1) / 2

@@ -23,7 +23,7 @@ from planner.executor.kernel.records import (
     Records,
 )
 from planner.executor.systems import System
-from planner.results import PoolPlan
+from planner.results.plan import PoolPlan
 from planner.scenario import Fault, LinkExecution
 from planner.units import bytes_per_s
 

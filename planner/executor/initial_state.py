@@ -44,7 +44,7 @@ from planner.executor.routes import route_table
 from planner.executor.service import DecodeTimes
 from planner.executor.systems import System
 from planner.progress import FractionDone
-from planner.results import LinkPlan
+from planner.results.plan import LinkPlan
 from planner.roofline import BLOCK_TOKENS
 from planner.scenario import LinkExecution
 from planner.units import bytes_per_s

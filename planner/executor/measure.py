@@ -17,7 +17,7 @@ from planner.executor.kernel.state import SimulationState
 from planner.executor.streams import RequestStream
 from planner.executor.systems import System
 from planner.executor.warm_up import relaxation_times
-from planner.results import Interval, RunRecords
+from planner.results.run import Interval, RunRecords
 from planner.scenario import Slo
 from planner.units import gbps
 

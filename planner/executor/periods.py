@@ -20,7 +20,9 @@ from planner.executor.systems import System, system
 from planner.jobs import HERE, Workers
 from planner.notes import Note, note
 from planner.progress import MeasuredProgress
-from planner.results import NONE_LEAVES, PeriodPlan, PeriodRun, Plan, PoolPlan, Run, RunFigures
+from planner.results.plan import PeriodPlan, Plan, PoolPlan
+from planner.results.run import PeriodRun, Run, RunFigures
+from planner.results.threshold import NONE_LEAVES
 from planner.scenario import Scenario
 
 Floats = NDArray[np.float64]

@@ -12,8 +12,7 @@ from planner.errors import InputError
 from planner.executor.draws import read
 from planner.executor.kernel.records import PROMPT, Records
 from planner.scenario import Scenario
-from planner.workload import Trace
-from planner.workload.traces import BLOCK_TOKENS
+from planner.workload.traces import BLOCK_TOKENS, Trace
 
 Integers = NDArray[np.int64]
 

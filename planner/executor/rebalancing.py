@@ -9,7 +9,7 @@ from planner.errors import InputError
 from planner.executor.kernel.control_records import MOVER, REBALANCER
 from planner.executor.kernel.records import NONE, OFFER, POOL_CURVES, PREFIX, USED, USES, Records
 from planner.executor.prompt_blocks import PromptBlocks
-from planner.results import LinkPlan, PoolPlan
+from planner.results.plan import LinkPlan, PoolPlan
 from planner.scenario import CacheRebalance, Scenario
 
 N_OFFERS = 256

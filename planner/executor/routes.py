@@ -9,7 +9,8 @@ import numpy as np
 from planner.errors import InputError
 from planner.executor.kernel.records import NONE, ROUTE, Records
 from planner.executor.streams import RequestStream
-from planner.results import ALL_LEAVE, NONE_LEAVES, LinkPlan, PoolPlan
+from planner.results.plan import LinkPlan, PoolPlan
+from planner.results.threshold import ALL_LEAVE, NONE_LEAVES
 from planner.scenario import Scenario
 
 Part = Literal["short", "long"]

@@ -26,7 +26,8 @@ from planner.executor.sessions import session_requests
 from planner.executor.systems import System, system
 from planner.jobs import HERE, Workers, answers
 from planner.progress import FractionDone
-from planner.results import Fleet, Plan, Run, RunRecords
+from planner.results.plan import Fleet, Plan
+from planner.results.run import Run, RunRecords
 from planner.scenario import Scenario
 from planner.units import percent
 

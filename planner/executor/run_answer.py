@@ -16,18 +16,8 @@ from planner.executor.systems import System
 from planner.executor.timings import PeriodReplications, timed
 from planner.executor.warm_up import Unsettled, unsettled
 from planner.notes import Note, note
-from planner.results import (
-    ClassRun,
-    Interval,
-    LinkRun,
-    PoolRun,
-    RebalanceRun,
-    Run,
-    SchedulerRun,
-    SiteRun,
-    WaitRun,
-    rounded_up,
-)
+from planner.results.judging import rounded_up
+from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, RebalanceRun, Run, SchedulerRun, SiteRun, WaitRun
 from planner.scenario import DiurnalArrivals
 from planner.units import number
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from planner.errors import UsageError
-from planner.results import Run
+from planner.results.run import Run
 
 N_REQUESTS = 200_000
 N_REPLICATIONS = 4

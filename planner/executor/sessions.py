@@ -11,7 +11,8 @@ from planner.executor.draws import Draws, below_one, blank_requests, contents, w
 from planner.executor.kernel.records import Records
 from planner.executor.prompt_blocks import PromptBlocks, session_blocks
 from planner.scenario import Scenario, Sessions
-from planner.workload import Workload, distribution
+from planner.workload.distributions import distribution
+from planner.workload.spec import Workload
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import InputError, did_you_mean
-from planner.results import Fleet, PeriodPlan, Plan, PoolShares, Threshold
+from planner.results.plan import Fleet, PeriodPlan, Plan, PoolShares
+from planner.results.threshold import Threshold
 from planner.scenario import Scenario, requests_of
 
 N_ATOMS = 4096

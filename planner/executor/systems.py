@@ -15,7 +15,7 @@ from planner.executor.rebalancing import check_rebalance
 from planner.executor.routes import RoutesByPart, Topology, divided
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times, source
 from planner.executor.streams import RequestStream, chosen_period, streams_of
-from planner.results import Fleet, LinkPlan, Plan, PoolPlan
+from planner.results.plan import Fleet, LinkPlan, Plan, PoolPlan
 from planner.scenario import Scenario, requests_of
 
 Guests = tuple[tuple[PoolPlan, int], ...]

@@ -8,7 +8,7 @@ import numpy as np
 from planner.executor.confidence import Batches, Stratum, mean_interval, quantile_interval, quantiles
 from planner.executor.measure import Floats, Outcome, promised_share
 from planner.executor.systems import System
-from planner.results import Interval
+from planner.results.run import Interval
 from planner.scenario import Slo
 
 QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from planner.executor.kernel.state import SimulationState
 from planner.executor.systems import System
-from planner.results import PoolPlan
+from planner.results.plan import PoolPlan
 from planner.units import number, percent
 
 Floats = NDArray[np.float64]

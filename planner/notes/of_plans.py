@@ -313,9 +313,9 @@ OF_PLANS: dict[str, Meaning] = {
         "Let the plan be run, which `optimize` does by default: the run has the stated arrivals.",
     ),
     "hand-off-not-counted": Meaning(
-        "size",
-        "Moving a cache from prefill to decode inside the site is taken to cost no time.",
-        "Write the scenario with `--write`, and state the link.",
+        PLAN,
+        "Prefill and decode are apart in one site, and moving a cache between them is taken to cost no time.",
+        "State `sites.NAME.fabric_gbps`, the rate at which an instance sends within the site.",
     ),
     # studies around a plan
     "budget-without-plan": Meaning(

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.curves import PrefillService
-from planner.queueing import Held, PassLoop, Preemption, Prompts, preemption_when_full
 from planner.queueing.erlang import Floats
-from planner.queueing.pass_loop import PassSeconds
+from planner.queueing.pass_loop import PassLoop, PassSeconds, Prompts
+from planner.queueing.preemption import Held, Preemption, preemption_when_full
 from planner.roofline import (
     ColocatedEngine,
     DecodeLimit,

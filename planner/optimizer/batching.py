@@ -11,7 +11,7 @@ from planner.curves import Curve, PrefillService
 from planner.optimizer.batch_loads import ComposedPasses, Engine, MeasuredEngine
 from planner.optimizer.pass_facets import PassFacet, PassRegion, RequestWork, pass_facet
 from planner.roofline import ColocatedEngine, PassTimes, Reach, linear_memory, pass_times
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 N_ATOMS = 256
 """Requests that stand for a class where the reach of passes is found."""

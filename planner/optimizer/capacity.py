@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from planner.optimizer.problem import Problem
 from planner.optimizer.routes import Route
 from planner.optimizer.work import ROUNDING_OF_SUMS, long_bytes, long_work_s, short_bytes, short_work_s
-from planner.workload import ALL_LONG, RequestMix
+from planner.workload.mix import ALL_LONG, RequestMix
 
 Array = NDArray[np.float64]
 TRIED_AT_ONCE = 16

@@ -21,7 +21,7 @@ from planner.optimizer.service_times import (
     service_times,
     times_basis,
 )
-from planner.results import Fleet
+from planner.results.plan import Fleet
 from planner.roofline import (
     ColocatedEngine,
     InstanceRates,

@@ -7,7 +7,7 @@ from planner.notes import Note, note
 from planner.roofline.formats import checkpoint_cache_notes
 from planner.scenario import Scenario
 from planner.units import percent
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 N_LENGTHS = 4096
 """Requests that stand for a continuous length distribution."""

@@ -7,22 +7,18 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from planner import queueing
 from planner.optimizer.problem import Problem
 from planner.optimizer.problem_parts import ClassSpec
 from planner.optimizer.sized import Sizing
-from planner.queueing import (
-    NO_WAIT,
-    Service,
-    TransferSlowdown,
-    Wait,
-    decode_batch,
-    merged_scv,
-    split_scv,
-)
+from planner.queueing.decode import decode_batch
+from planner.queueing.decode_admission import place_waits
+from planner.queueing.processor_sharing import TransferSlowdown
+from planner.queueing.service import Service
+from planner.queueing.streams import merged_scv, split_scv
+from planner.queueing.wait import NO_WAIT, Wait
 from planner.roofline import DecodeLimit, exposed_transfer_s
 from planner.units import bytes_per_s
-from planner.workload import OutputAtoms
+from planner.workload.mix import OutputAtoms
 
 Array = NDArray[np.float64]
 SATURATED = 1 - 1e-9
@@ -112,7 +108,7 @@ def places_waits(
     """Waits for a place in the batches of some instances, at several multiples of a rate; None without steady state.
 
     Equation:
-        `planner.queueing.place_waits` with n K places, K the batch limit, or E[step] / E[step / N] where memory holds a
+        `place_waits` with n K places, K the batch limit, or E[step] / E[step / N] where memory holds a
         number N that varies; steps by batch where they are known, else all as at the limit
 
     Args:
@@ -125,7 +121,7 @@ def places_waits(
         The waits, in the order of the scales.
 
     Valid:
-        As `planner.queueing.place_waits`; outputs of which only the mean is known count as exponential.
+        As `place_waits`; outputs of which only the mean is known count as exponential.
     """
     rate = sum(a.req_per_s for a in asked)
     if point is None or rate <= 0:
@@ -150,7 +146,7 @@ def _stable_waits(point: DecodeLimit, asked: Sequence[DecodeDemand], n_instances
     weights = np.concatenate([outputs.weights * part for outputs, part in known])
     outputs = Service.of(*spread(lengths, weights, point.token_variance))
     scv = merged_scv([a.req_per_s for a in asked], [a.arrival_scv for a in asked])
-    return queueing.place_waits(rates, outputs, steps_s, n_instances, scv)
+    return place_waits(rates, outputs, steps_s, n_instances, scv)
 
 
 def spread(tokens: Array, weights: Array, variance_per_token: float) -> tuple[Array, Array]:

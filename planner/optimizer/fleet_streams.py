@@ -13,7 +13,10 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.problem_parts import Part
 from planner.optimizer.routes import Route
 from planner.optimizer.sized import Sizing
-from planner.queueing import NO_WAIT, Path, Senders, Service
+from planner.queueing.processor_sharing import Senders
+from planner.queueing.service import Service
+from planner.queueing.ttft import Path
+from planner.queueing.wait import NO_WAIT
 
 Array = NDArray[np.float64]
 N_ATOMS = 4096

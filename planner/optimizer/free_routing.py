@@ -15,9 +15,9 @@ from planner.optimizer.network.request_loads import RequestLoads
 from planner.optimizer.problem import Problem
 from planner.optimizer.single_route import most_of_sizes
 from planner.optimizer.solution import Solution
-from planner.results import FreeRouting
+from planner.results.plan import FreeRouting
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT
-from planner.workload import ALL_LONG
+from planner.workload.mix import ALL_LONG
 
 if TYPE_CHECKING:
     import pulp

@@ -11,18 +11,10 @@ import numpy as np
 
 from planner.optimizer.delays import Array, DecodeDemand, places_wait, stretched
 from planner.optimizer.network.batches import own_rate
-from planner.queueing import (
-    ALONE,
-    ENDLESS,
-    Path,
-    Senders,
-    TransferSlowdown,
-    Wait,
-    link_stretch,
-    merged_scv,
-    split_scv,
-    sum_of_waits,
-)
+from planner.queueing.processor_sharing import ALONE, ENDLESS, Senders, TransferSlowdown, link_stretch
+from planner.queueing.streams import merged_scv, split_scv
+from planner.queueing.ttft import Path
+from planner.queueing.wait import Wait, sum_of_waits
 
 if TYPE_CHECKING:
     from planner.optimizer.network.period_operation import Flow, Kinds, PeriodWaits

@@ -10,7 +10,7 @@ from planner.optimizer.pass_facets import RequestWork
 from planner.optimizer.rent import ByPeriod
 from planner.roofline import InstanceRates
 from planner.scenario import LinkTier, Slo
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 Part = Literal["long", "short"]
 

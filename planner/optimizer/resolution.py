@@ -28,7 +28,7 @@ from planner.scenario import (
     requests_of,
 )
 from planner.units import SECONDS_PER_HOUR
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 
 def resolved_problem(

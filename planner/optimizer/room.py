@@ -8,7 +8,7 @@ from planner.notes import Note, note
 from planner.optimizer.service_times import pool_model
 from planner.roofline import InstanceModel, InstanceRates
 from planner.scenario import Scenario
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 MOST_TIMES = 64
 """An instance this many times as large is not looked for."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.room import Limits, is_held
-from planner.workload import ALL_LONG
+from planner.workload.mix import ALL_LONG
 
 if TYPE_CHECKING:
     from planner.optimizer.problem import Problem

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from planner.errors import InfeasibleError, InputError
 from planner.profiles import HardwareProfile, MeasuredInstance, Speculation, missing_shapes
 from planner.profiles.instance_spec import InstanceSpec
-from planner.queueing import packing
+from planner.queueing.packing import packing
 from planner.roofline import (
     DecodeLimit,
     InstanceModel,
@@ -28,7 +28,7 @@ from planner.roofline import (
 )
 from planner.scenario import Pool, Scenario, at_pool, drafts_unknown, instance_spec, unmeasured
 from planner.units import GB, MILLI, number
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 N_KINDS = 4096
 """Requests that stand for a continuous length distribution."""

@@ -14,7 +14,7 @@ from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.sized import Sizing
 from planner.optimizer.solution import Solution, objective_unit
 from planner.optimizer.work import ROUNDING_OF_SUMS
-from planner.results import Sweep
+from planner.results.plan import Sweep
 from planner.ties import first_largest
 
 CAPACITY_GAP, CAPACITY_TARGET = 1e-5, 1e-4

@@ -18,20 +18,14 @@ from planner.optimizer.problem_parts import Part
 from planner.optimizer.routes import Route
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.sized import Sizing
-from planner.queueing import (
-    ALONE,
-    NO_WAIT,
-    Path,
-    TransferSlowdown,
-    Ttft,
-    Wait,
-    gigc_wait,
-    link_stretch,
-    split_scv,
-)
+from planner.queueing.processor_sharing import ALONE, TransferSlowdown, link_stretch
+from planner.queueing.streams import split_scv
+from planner.queueing.ttft import Path, Ttft
+from planner.queueing.wait import NO_WAIT, Wait
+from planner.queueing.waits import gigc_wait
 from planner.roots import last_kept
 from planner.work_clock import spend
-from planner.workload import weighted_quantile
+from planner.workload.distributions import weighted_quantile
 
 Array = NDArray[np.float64]
 SATURATED = 1 - 1e-9
@@ -99,7 +93,7 @@ class FleetUnderSlo:
 
         Valid:
             One shared queue per pool, renewal arrivals; transfers stretched by the load of these requests alone, as in
-            `planner.queueing.link_stretch`; places in decode batches as in `planner.queueing.place_waits`.
+            `link_stretch`; places in decode batches as in `place_waits`.
 
         Source:
             A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.gigc_wait`.

@@ -10,7 +10,7 @@ import numpy as np
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.layout_candidates import N_KINDS
 from planner.optimizer.network.columns import most_scale
-from planner.optimizer.network.cost import bill_usd_per_hour
+from planner.optimizer.network.cost import plan_cost
 from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Demand, Problem
@@ -174,11 +174,11 @@ def _at_highest_rate(problem: Problem, found: Solution, time_limit_s: float) -> 
 
 
 def _found_in_network(problem: Problem, time_limit_s: float, gap: float, laxer: Solution | None) -> Solution | None:
-    """The best plan of a network, by what is sought."""
+    """The best plan of a network, by what is sought; of plans as good as each other the one of one kind of serving."""
     deadline = work_s() + time_limit_s
     start = _of_one_kind(problem, time_limit_s, gap) if _has_both_kinds(problem) else None
     found = _found_from(problem, max(deadline - work_s(), LEAST_TIME_S), gap, laxer, start)
-    if start is None or (found is not None and _is_as_good(problem, found, start)):
+    if start is None or (found is not None and not _is_as_good(problem, start, found)):
         return found
     # What is proven of one kind alone says nothing of both.
     open_bound = 0.0 if problem.is_min_cost or problem.is_min_ttft else most_scale(problem)
@@ -290,7 +290,8 @@ def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: f
     scale, left_s = found.scale * (1 - tolerance), deadline - work_s()
     if not (problem.is_priced or problem.is_capacity_only) or left_s <= 0:
         return found
-    asked, usd = problem.demanding(scale * problem.mean_req_per_s, "min-cost"), _usd_per_hour(problem, found)
+    asked = problem.demanding(scale * problem.mean_req_per_s, "min-cost")
+    usd = plan_cost(problem, found.operations, found.ports)
     known = replace(found.at(1 - tolerance), scale=1.0, objective=usd)
     try:
         cheaper = network_search(asked, left_s, gap, known)
@@ -299,14 +300,6 @@ def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: f
     if cheaper is None or cheaper.objective >= usd:
         return found
     return replace(found, operations=cheaper.operations, ports=cheaper.ports, scale=scale, objective=scale)
-
-
-def _usd_per_hour(problem: Problem, solution: Solution) -> float:
-    """The bill of a solution [USD/h], or where a price is missing its accelerators."""
-    if problem.is_priced:
-        return bill_usd_per_hour(problem, solution.operations, solution.ports)
-    sizes = zip(*(one.n_instances for one in solution.operations), strict=True)
-    return float(sum(max(n) * pool.n_accelerators for n, pool in zip(sizes, problem.pools, strict=True)))
 
 
 def _is_reached(problem: Problem, demand: Demand) -> bool:

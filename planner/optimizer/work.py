@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.curves import Curve, PrefillService
 from planner.scenario import CapacityRule
-from planner.workload import ALL_LONG, RequestMix
+from planner.workload.mix import ALL_LONG, RequestMix
 
 Array = NDArray[np.float64]
 ROUNDING_OF_SUMS = 1e-12

@@ -8,5 +8,3 @@ Public modules:
     validation   predictions of a plan beside its run
     verified     the plan whose promises its runs bear out
 """
-
-__all__ = ()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from planner.comparison import at_population_rate, explained
 from planner.errors import CheckFailedError, UndecidedError
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.notes import Note, note
 from planner.optimizer.solution import objective_unit
 from planner.progress import Progress
@@ -13,7 +13,8 @@ from planner.promises.outcomes import bounded_as_asked
 from planner.promises.period_results import RunSettings
 from planner.promises.targets import modelled
 from planner.promises.tighten import Attempt, PlanCandidate, PromiseSearch, run_rounds
-from planner.results import Certified, Fleet, Plan, Promise, Round
+from planner.results.certified import Certified, Promise, Round
+from planner.results.plan import Fleet, Plan
 from planner.scenario import Scenario
 from planner.units import number
 
@@ -104,6 +105,8 @@ def _plan(search: PromiseSearch, chosen: Attempt) -> Plan:
 def as_promised(scenario: Scenario, chosen: PlanCandidate, plan: Plan) -> Plan:
     """A plan in full at what it was run at, with the promises that the scenario makes."""
     fields = {name: getattr(chosen.plan, name) for name in Fleet.model_fields}
+    if fields["goodput_req_per_s"] is None and modelled(chosen.as_run) == chosen.as_run:
+        del fields["goodput_req_per_s"]  # that of colocated pools is left out of a plan to run, as it takes long
     slos = {name: scenario.slo_of(name) for name in scenario.workloads}
     stated = {name: None if slo is None else slo.model_dump(exclude_none=True) for name, slo in slos.items()}
     classes = tuple(c.model_copy(update={"slo": stated[c.name]}) for c in chosen.plan.classes)

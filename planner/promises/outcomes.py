@@ -5,7 +5,9 @@ from typing import Literal
 
 from planner.notes import Note, note
 from planner.optimizer.solution import GAP_TARGET
-from planner.results import Interval, PeriodRun, Plan, Promise, Run, RunFigures
+from planner.results.certified import Promise
+from planner.results.plan import Plan
+from planner.results.run import Interval, PeriodRun, Run, RunFigures
 from planner.scenario import Scenario
 from planner.units import MILLI, number
 
@@ -113,18 +115,22 @@ def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
         yield from (one.model_copy(update={"request_class": of}) for one in found)
 
 
-def undecided(scenario: Scenario, run: Run) -> list[Note]:
-    """Promises that a run leaves open, in words, each period by itself."""
+def run_promises(scenario: Scenario, run: Run) -> list[Promise]:
+    """Promises of a scenario on times beside a run, each period by itself."""
     return [
-        _open(p, one.name if isinstance(one, PeriodRun) else None)
+        p.model_copy(update={"period": one.name if isinstance(one, PeriodRun) else None})
         for one in run.periods or (run,)
         for p in time_promises(scenario, one)
-        if not p.decided
     ]
 
 
-def _open(one: Promise, period: str | None) -> Note:
-    when = "" if period is None else f"{period}: "
+def undecided(scenario: Scenario, run: Run) -> list[Note]:
+    """Promises that a run leaves open, in words, each period by itself."""
+    return [_open(p) for p in run_promises(scenario, run) if not p.decided]
+
+
+def _open(one: Promise) -> Note:
+    when = "" if one.period is None else f"{one.period}: "
     whose = "" if one.request_class is None else f" of {one.request_class}"
     interval = f"{number(one.ci_low, 4)} to {number(one.ci_high, 4)} s"
     asked = f"{one.metric}{whose} is at most {number(one.limit, 4)} s"

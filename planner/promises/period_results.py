@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from planner import executor
 from planner.errors import CheckFailedError
-from planner.executor import RunQuestion
+from planner.executor.run import default_load
+from planner.executor.run_question import RunQuestion
 from planner.progress import Progress
 from planner.promises.outcomes import STEP, are_undecided, is_decided, promise_outcome, time_promises
 from planner.promises.plan_to_run import PlanToRun
 from planner.promises.validation import TOLERANCES, Enough, Pair, PlanRuns, execute_plan, pairs, validation_fields
-from planner.results import Check, Fleet, Plan, Promise, RunFigures
+from planner.results.certified import Promise
+from planner.results.plan import Fleet, Plan
+from planner.results.run import RunFigures
+from planner.results.validation import Check
 from planner.scenario import Scenario, Slo
 from planner.units import percent
 from planner.work_clock import spend, work_s
@@ -164,7 +167,7 @@ def period_results(
 
 def _all(settings: RunSettings, stated: Scenario, promised: Scenario, planned: PlanToRun) -> PeriodResult:
     """A plan for one demand, at its own rate or, where that saturates something, below it."""
-    plan, load = planned.plan, executor.default_load(planned.plan)
+    plan, load = planned.plan, default_load(planned.plan)
     settings.progress("running it")
     found = watched(settings, stated, promised, plan, None, load, plan.throughput_req_per_s)
     return found.result(None, load, pairs(plan, planned.at(load), load, found.executed))

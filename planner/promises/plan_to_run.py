@@ -8,7 +8,7 @@ from planner.comparison import posed_problem, sketched, solved
 from planner.optimizer.layout_choice import LAYOUTS_PART
 from planner.optimizer.problem_parts import ClassSpec, requests_by_name
 from planner.optimizer.time_limit import TimeLimit
-from planner.results import Fleet, Plan
+from planner.results.plan import Fleet, Plan
 from planner.scenario import Scenario
 
 

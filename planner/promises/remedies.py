@@ -7,12 +7,12 @@ from pathlib import Path
 
 from planner.comparison.infeasibility import TIME_UP, Trial, Trials
 from planner.errors import UndecidedError
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.optimizer.time_limit import TimeLimit
 from planner.progress import Progress
 from planner.promises.period_results import PeriodRuns, RunSettings
 from planner.promises.targets import as_asked, modelled, seeks_least
-from planner.results import Promise
+from planner.results.certified import Promise
 from planner.scenario import Scenario
 
 RUN_ON = 4

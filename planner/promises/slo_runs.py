@@ -6,7 +6,9 @@ from planner.notes import Note, note
 from planner.promises.outcomes import STEP, are_undecided
 from planner.promises.period_results import PeriodRuns
 from planner.promises.tighten import Attempt, PlanCandidate
-from planner.results import DecodeStepRun, Plan, Promise, SloRun
+from planner.results.certified import Promise
+from planner.results.plan import Plan
+from planner.results.slo_run import DecodeStepRun, SloRun
 from planner.scenario import Scenario, Slo
 from planner.units import MILLI, usd
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.promises.outcomes import STEP
 from planner.promises.period_results import RATE
-from planner.results import Promise
+from planner.results.certified import Promise
 from planner.scenario import Scenario, alike_classes
 
 CLOSE = 0.97

@@ -7,9 +7,10 @@ from planner.comparison import Planned, posed_problem, sketched, solved
 from planner.comparison.evaluation import Evaluation, evaluation, evaluation_at
 from planner.comparison.infeasibility import Trials
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer import Problem, Solution
+from planner.optimizer.problem import Problem
 from planner.optimizer.problem_parts import ClassSpec
 from planner.optimizer.resolution import widened
+from planner.optimizer.solution import Solution
 from planner.promises.outcomes import STEP
 from planner.promises.period_results import RATE, PeriodResult, PeriodRuns, RunSettings, binding_periods, period_results
 from planner.promises.plan_to_run import PlanToRun
@@ -24,7 +25,7 @@ from planner.promises.targets import (
     stated,
     tightened,
 )
-from planner.results import Plan
+from planner.results.plan import Plan
 from planner.scenario import Scenario, uneven_arrivals
 from planner.units import rounded
 

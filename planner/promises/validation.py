@@ -6,27 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner import executor
 from planner.errors import UsageError
-from planner.executor import RunQuestion
+from planner.executor.periods import simulate_periods
+from planner.executor.run import default_load, simulate
+from planner.executor.run_question import RunQuestion
 from planner.jobs import HERE, Workers
 from planner.progress import MeasuredProgress
 from planner.promises.plan_to_run import PlanToRun, plan_at_loads
-from planner.results import (
-    Check,
-    Fleet,
-    Interval,
-    Observation,
-    PeriodRun,
-    PeriodValidation,
-    Plan,
-    Run,
-    RunFigures,
-    Validation,
-    enough_requests,
-    judgement,
-    relative_error,
-)
+from planner.results.judging import enough_requests, judgement, relative_error
+from planner.results.plan import Fleet, Plan
+from planner.results.run import Interval, PeriodRun, Run, RunFigures
+from planner.results.validation import Check, Observation, PeriodValidation, Validation
 from planner.scenario import Scenario
 from planner.ties import largest
 
@@ -81,7 +71,7 @@ def validate(
         return _of_period(to_run, period)
     if isinstance(found.plan, Plan) and len(found.plan.periods) > 1:
         return _of_periods(to_run, found.plan)
-    load = executor.default_load(found.plan) if question.load is None else question.load
+    load = default_load(found.plan) if question.load is None else question.load
     promised = found.at(load)
     inside = _inside(found, promised)
 
@@ -112,7 +102,7 @@ class ToRun:
     def run(self, text: str, load: float, period: str, pairs: "PeriodResult", *, is_full: bool = False) -> Run:
         """A run of one period, until its pairs of figures are decided."""
         asked = replace(self.question, load=load, is_full=is_full)
-        run, _ = executor.simulate(
+        run, _ = simulate(
             self.scenario,
             self.planned.plan,
             asked,
@@ -153,7 +143,7 @@ def _of_period(to_run: ToRun, name: str) -> Validation:
 
 def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
     """Every period, and all of them together."""
-    load = executor.default_load(plan) if to_run.question.load is None else to_run.question.load
+    load = default_load(plan) if to_run.question.load is None else to_run.question.load
     asked, n = replace(to_run.question, load=load), len(plan.periods)
     promised = to_run.planned.at(load)
     assert isinstance(promised, Plan), "a plan with periods has them at any load"
@@ -169,9 +159,7 @@ def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
         return is_settled(run, pairs_of(run)) and all(is_settled(one, seen_alone(one)) for one in run.periods)
 
     progress = partial(_share_of, to_run.progress, 0.0, n / (n + 1))
-    run = executor.simulate_periods(
-        to_run.scenario, plan, asked, to_run.data_dirs, progress, to_run.workers, is_decided
-    )
+    run = simulate_periods(to_run.scenario, plan, asked, to_run.data_dirs, progress, to_run.workers, is_decided)
     busiest = largest(plan.periods, lambda one: one.most_used).name
     full = replace(to_run, progress=partial(_share_of, to_run.progress, n / (n + 1), 1 / (n + 1)))
     most = full.run(
@@ -282,9 +270,9 @@ def execute_plan(
     done = partial(progress, f"running at {load:g}"), partial(progress, "running full")
 
     def run(asked: RunQuestion, done: Callable[[float], None], enough: Callable[[Run], bool]) -> Run:
-        return executor.simulate(
-            scenario, plan, asked, data_dirs, period=period, progress=done, workers=workers, enough=enough
-        )[0]
+        return simulate(scenario, plan, asked, data_dirs, period=period, progress=done, workers=workers, enough=enough)[
+            0
+        ]
 
     return PlanRuns(run(at, done[0], enough.run), run(full, done[1], enough.most) if with_most else None)
 

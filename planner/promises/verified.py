@@ -9,11 +9,11 @@ from typing import NamedTuple
 from planner.comparison import explained, posed_problem, sketched, solved
 from planner.comparison.evaluation import Evaluation
 from planner.errors import CheckFailedError, InputError
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer import Problem, Solution
 from planner.optimizer.layout_choice import layout_notes
-from planner.optimizer.solution import objective_unit
+from planner.optimizer.problem import Problem
+from planner.optimizer.solution import Solution, objective_unit
 from planner.optimizer.time_limit import TimeLimit
 from planner.progress import Progress
 from planner.promises.certify import as_promised
@@ -25,7 +25,7 @@ from planner.promises.remedies import trials
 from planner.promises.slo_runs import cheaper_undecided, with_slo_run
 from planner.promises.targets import as_asked, modelled, seeks_least
 from planner.promises.tighten import PlanCandidate, PromiseSearch, candidate, run, run_again, run_rounds
-from planner.results import Plan
+from planner.results.plan import Plan
 from planner.scenario import Scenario
 
 SEARCH_PART = 0.5
@@ -125,7 +125,9 @@ def verified(
     first = posed_problem(scenario, data_dirs, time_limit_s=limit.part_s(SEARCH_PART))
     pace = Pace(limit.left_s, TimeLimit.of(limit.left_s), is_patient)
     found = _settled(first, question, data_dirs, pace, progress)
-    chosen = tuple(one for one in layout_notes(first) if one not in found.plan.notes)
+    known = {one.pool for one in found.problem.layouts}  # a stricter promise may compare others
+    others = replace(first, layouts=tuple(one for one in first.layouts if one.pool not in known))
+    chosen = tuple(one for one in layout_notes(others) if one not in found.plan.notes)
     return replace(found, plan=found.plan.model_copy(update={"notes": (*found.plan.notes, *chosen)}))
 
 
@@ -177,7 +179,7 @@ def _settled(
 
     def explain(problem: Problem, solution: Solution, answer: Evaluation | None = None) -> Plan:
         if is_explained:
-            return explained(problem, solution, pace.explaining_s, answer)
+            return explained(problem, solution, pace.explaining_s, answer, as_run)
         return sketched(problem, solution)
 
     if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says

@@ -1,7 +1,8 @@
 """Words for what binds: the gain, saving, cost or time of more of something."""
 
 from planner.report.formats import figure, seconds
-from planner.results import Bottleneck, Plan, PlannedAgain
+from planner.results.plan import Plan
+from planner.results.plan_parts import Bottleneck, PlannedAgain
 from planner.units import number, usd
 
 SAME = 0.02
@@ -21,10 +22,10 @@ def bottleneck(item: Bottleneck) -> str:
     gained, _, what = item.unit.partition(" per ")
     again, is_linear = item.planned_again, item.basis == "linear-program"
     if is_linear and again is not None:
-        return f"{_more(again.n_more, what)}{_whose(item.constraint)} would {_gains(gained, again)}"
+        return f"{_more(again.n_more, what)}{_whose(item.constraint)} would {_gains(item, gained, again)}"
     text = f"{_more(1, what)}{_whose(item.constraint)} would {_each(item, gained)}"
     if again is not None and again.n_more != 1:
-        return f"{text}; {number(again.n_more)} more would {_gains(gained, again)}"
+        return f"{text}; {number(again.n_more)} more would {_gains(item, gained, again)}"
     return text + ("; planning again was not done in the time" if is_linear else "")
 
 
@@ -75,11 +76,11 @@ def _small_usd(value: float) -> str:
     return usd(value) if value >= SMALLEST_IN_CENTS else figure(value)
 
 
-def _gains(unit: str, again: PlannedAgain) -> str:
+def _gains(item: Bottleneck, unit: str, again: PlannedAgain) -> str:
     """A gain that is known between two figures."""
     low, high = sorted((again.least, again.most), key=abs)
     if abs(high) < NOTHING_GAINED:
-        return "change nothing"
+        return "cost nothing more" if item.constraint == "demand_req_per_s" else "change nothing"
     if abs(high - low) <= SAME * abs(high):
         return gain_phrase(unit, high)
     verb, most = gain_phrase(unit, high).split(" ", 1)

@@ -1,13 +1,15 @@
 """The certificate of a plan, as tables for a terminal of a hundred columns."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import printed, remarks
 from planner.report.validation_tables import check_row
-from planner.results import Certified, Check, Plan, Promise, Round
+from planner.results.certified import Certified, Promise, Round
+from planner.results.plan import Plan
+from planner.results.validation import Check
 from planner.units import DASH, number, percent
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ def certified_tables(plan: Plan) -> "list[RenderableType | None]":
     if found is None:
         return []
     when = ("period",) if found.periods else ()
-    promised = (*when, "promise", ">promised", ">executed", ">95 % interval")
     predicted = (*when, "metric", ">predicted", ">executed", ">95 % interval", ">error")
     nearest = ""
     said = f"at {number(found.load)} of the plan's rate; error: predicted over executed, less one"
@@ -34,10 +35,17 @@ def certified_tables(plan: Plan) -> "list[RenderableType | None]":
         said = "of every prediction, the period that it was farthest off in; error: predicted over executed, less one"
     rows = (_when(check) + check_row(check)[:5] for check in _farthest(found))
     return [
-        printed(Table.of("certified by running it", promised, map(_promise, _nearest(found)), nearest)),
+        printed(promise_table("certified by running it", _nearest(found), nearest)),
         remarks("how it was certified", map(formats.sentence, _rows(found))),
         printed(Table.of("predictions beside the run", predicted, rows, said)),
     ]
+
+
+def promise_table(title: str, promises: Sequence[Promise], caption: str = "") -> Table:
+    """Promises beside a run, and what came of each."""
+    when = ("period",) if any(p.period is not None for p in promises) else ()
+    headings = (*when, "promise", ">promised", ">executed", ">95 % interval", "outcome")
+    return Table.of(title, headings, map(_promise, promises), caption)
 
 
 def _when(row: Promise | Check) -> tuple[str, ...]:
@@ -75,7 +83,8 @@ def _promise(promise: Promise) -> tuple[str, ...]:
     if promise.ci_low is not None and promise.ci_high is not None:
         interval = f"{number(promise.ci_low, 4)} to {number(promise.ci_high, 4)}"
     what = promise.metric if promise.request_class is None else f"{promise.metric}, {promise.request_class}"
-    return (*_when(promise), what, number(promise.limit, 4), number(promise.executed, 4), interval)
+    outcome = "undecided" if not promise.decided else "kept" if promise.holds else "broken"
+    return (*_when(promise), what, number(promise.limit, 4), number(promise.executed, 4), interval, outcome)
 
 
 def _rows(found: Certified) -> Iterator[str]:

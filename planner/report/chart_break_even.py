@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.report import canvas, formats
-from planner.results import BreakEvenResult, Case
+from planner.results.case import BreakEvenResult, Case
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,8 @@ from math import log
 from typing import TYPE_CHECKING
 
 from planner.report import canvas, formats, phrases
-from planner.results import Case, Fleet, Plan, Sweep
+from planner.results.case import Case
+from planner.results.plan import Fleet, Plan, Sweep
 from planner.units import number, percent
 
 if TYPE_CHECKING:

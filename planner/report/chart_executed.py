@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from planner.report import canvas, formats
 from planner.report.chart_schedulers import SchedulersChart, schedulers_chart
-from planner.results import Case, ExecutedFigure
+from planner.results.case import Case
+from planner.results.executed import ExecutedFigure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.report import canvas
-from planner.results import FidelitySurvey, PredictedPoint, ScoredCurve
+from planner.results.fidelity import PredictedPoint
+from planner.results.fidelity_survey import FidelitySurvey, ScoredCurve
 from planner.units import percent
 
 if TYPE_CHECKING:

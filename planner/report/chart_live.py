@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.report import canvas
-from planner.results import Live, LivePass
+from planner.results.live import Live, LivePass
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from planner.report import canvas, formats, phrases
 from planner.report.chart_capacity import hues
-from planner.results import Case, Fleet
+from planner.results.case import Case
+from planner.results.plan import Fleet
 from planner.units import number, usd
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from planner.report import canvas, formats
-from planner.results import Case, Plan
+from planner.results.case import Case
+from planner.results.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

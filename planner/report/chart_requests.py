@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from planner.report import canvas
 from planner.report.chart_capacity import hues
-from planner.results import Case, Plan, ServiceCurve
+from planner.results.case import Case, ServiceCurve
+from planner.results.plan import Plan
 from planner.units import number, percent
 
 if TYPE_CHECKING:

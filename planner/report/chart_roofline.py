@@ -6,7 +6,7 @@ from math import atan2, degrees, pi, sqrt
 from typing import TYPE_CHECKING
 
 from planner.report import canvas, formats
-from planner.results import OperatorPoint, RooflinePass, RooflineSurvey
+from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
 from planner.units import TERA, percent
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.report import canvas
 from planner.report.figure_files import write_figure
-from planner.results import Run, RunRecords, TtftCurve
+from planner.results.run import Run, RunRecords, TtftCurve
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, number
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.report import canvas
-from planner.results import ScheduledSeries, SchedulerComparison
+from planner.results.scheduling import ScheduledSeries, SchedulerComparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

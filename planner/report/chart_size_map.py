@@ -5,7 +5,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from planner.report import canvas
-from planner.results import SizeMap, SizeMapCell
+from planner.results.size_map import SizeMap, SizeMapCell
 from planner.units import MILLI, number
 
 if TYPE_CHECKING:

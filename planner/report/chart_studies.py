@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import canvas, formats
 from planner.report.study_tables import sizes_text, value_heading
-from planner.results import Front, Sensitivity
+from planner.results.studies import Front, Sensitivity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

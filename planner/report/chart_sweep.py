@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from planner.report import canvas
 from planner.report.figure_files import write_figure
 from planner.report.sweep_columns import swept_pools
-from planner.results import Plan, PlanSweep, SweepPoint, sought
+from planner.results.plan import Plan
+from planner.results.plan_sweep import PlanSweep, SweepPoint, sought
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

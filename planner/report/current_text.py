@@ -7,7 +7,7 @@ from planner.report import bottleneck_text, formats
 from planner.report.schedule_tables import replicas_table
 from planner.report.table import Table
 from planner.report.terminal import printed, remarks
-from planner.results import BrokenStep, Current, Order, Step, StepRun, TargetFleet
+from planner.results.current import BrokenStep, Current, Order, Step, StepRun, TargetFleet
 from planner.units import DASH, number, percent, usd
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from math import inf
 
 from planner.notes import code_of
 from planner.report import formats, phrases
-from planner.results import Baseline, Fleet, Plan, Serving
 from planner.results.fleet_merit import does_the_same, merit, nearest_percentile, ttft_s
+from planner.results.plan import Baseline, Fleet, Plan, Serving
 from planner.units import DASH, HOURS_PER_MONTH, usd
 
 LONGEST, LONGER = 160, 280
@@ -168,7 +168,10 @@ def promise_text(plan: Plan, fleet: Fleet) -> str:
     if plan.slo_run is None:
         promised = any(c.slo for c in plan.classes)
         return "as predicted, not run" if promised else "none on latency (slo.ttft_s and slo.tpot_ms state one)"
-    return phrases.slo_run(plan) if fleet is plan else f"{phrases.slo_run(plan)} (of the stated pools)"
+    if fleet is plan:
+        return phrases.slo_run(plan)
+    was_run = "kept when it was run" if isinstance(fleet, Baseline) and fleet.holds else "as predicted, not run"
+    return f"{was_run}; of the stated pools {phrases.slo_run(plan)}"
 
 
 def instead(plan: Plan, fleet: Plan | Baseline) -> str:
@@ -213,7 +216,9 @@ def _does(plan: Plan, other: Fleet) -> str:
     cost = "" if other.cost.usd_per_hour is None else f" for {usd(other.cost.usd_per_hour)} USD/h"
     if plan.objective == "min-cost":
         is_strict = any(code_of(note) == "stricter-promise" for note in plan.notes)
-        return f"would cost {'at most ' if is_strict and other is not plan else ''}{usd(other.cost.usd_per_hour)} USD/h"
+        cost = f"would cost {'at most ' if is_strict and other is not plan else ''}{usd(other.cost.usd_per_hour)} USD/h"
+        is_unkept = isinstance(other, Baseline) and other.holds is False
+        return f"{cost}, and a run of it is not seen to keep the promise" if is_unkept else cost
     if plan.objective == "min-ttft":
         percentile = _percentile(plan)
         within = formats.seconds(ttft_s(other.latency, percentile))

@@ -7,7 +7,7 @@ from planner.report import diff_words
 from planner.report.formats import sentence
 from planner.report.markdown_template import escaped_record
 from planner.report.table import Table
-from planner.results import PlanDiff
+from planner.results.plan_diff import PlanDiff
 
 MOST_CHARACTERS = 65_000
 """Of a comment; GitHub takes 65,536."""

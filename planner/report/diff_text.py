@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from planner.report import diff_words
 from planner.report.formats import sentence
 from planner.report.terminal import frame, printed, remarks
-from planner.results import PlanDiff
+from planner.results.plan_diff import PlanDiff
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -6,7 +6,7 @@ from typing import Any
 from planner.notes import Note, note
 from planner.report.formats import SMALL, figure, signed_percent, small_percent
 from planner.report.table import Table
-from planner.results import BindChange, FigureChange, PlanDiff, ValueChange
+from planner.results.plan_diff import BindChange, FigureChange, PlanDiff, ValueChange
 from planner.units import DASH, number, percent, unit_of, usd
 
 SHOWN_DIGITS, MOST_DIGITS, ALL_DIGITS = 6, 9, 17

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 from planner.report import explained_worth as worth
 from planner.report.explained_worth import CitedFigures, item_place
 from planner.report.formats import EXACT, figure, listed, seconds
-from planner.report.phrases import FULL, has_choice_of_place, takers
+from planner.report.phrases import EPSILON, FULL, has_choice_of_place, takers
 from planner.report.table import Table
 from planner.report.terminal import printed
-from planner.results import ExplainedLine, Explanation, Plan, Topic
+from planner.results.explanation import ExplainedLine, Explanation, Topic
+from planner.results.plan import Plan
 from planner.units import number, percent
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ def _used(plan: Plan) -> list[tuple[float, str, str]]:
 
 def explain_threshold(plan: Plan, at: CitedFigures) -> str | None:
     """Where the threshold lies, and what it divides."""
+    if not has_choice_of_place(plan):
+        return None
+    if not EPSILON < plan.offload_fraction < 1 - EPSILON:
+        share, where = percent(at("offload_fraction")), takers(plan, "long") or "another pool"
+        return f"There is no threshold: {share} of the prompts go to {where}."
     if plan.threshold_tokens is not None:
         text = (
             f"Prompts with more than {number(at('threshold_tokens'))} uncached tokens "
@@ -97,9 +103,7 @@ def explain_threshold(plan: Plan, at: CitedFigures) -> str | None:
             f"Thresholds lie between {number(least)} and {number(most)} uncached tokens, by class, site and period. "
             f"{share} of all prompts are longer."
         )
-    if has_choice_of_place(plan):
-        return f"There is no threshold: {percent(at('offload_fraction'))} of the prompts are prefilled elsewhere."
-    return None
+    return f"There is no threshold: {percent(at('offload_fraction'))} of the prompts are prefilled elsewhere."
 
 
 def _balance(plan: Plan, at: CitedFigures) -> str:

@@ -7,8 +7,10 @@ from planner.report import bottleneck_text
 from planner.report.decision import obtainable_fleets, rank
 from planner.report.formats import figure, listed, seconds, sentence, signed_percent, small_percent
 from planner.report.phrases import has_choice_of_place
-from planner.results import Baseline, Bottleneck, ClassPlan, Ground, Plan
+from planner.results.explanation import Ground
 from planner.results.fleet_merit import PERCENTILES
+from planner.results.plan import Baseline, ClassPlan, Plan
+from planner.results.plan_parts import Bottleneck
 from planner.units import number, usd
 
 STEP = re.compile(r"""\["(?P<quoted>[^"]*)"\]|\[(?P<plain>[^\[\]]*)\]|(?P<field>[^.\[\]]+)""")

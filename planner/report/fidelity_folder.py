@@ -12,7 +12,8 @@ from planner.report.figures import Chart
 from planner.report.folder import REPORT, check_folder, write_folder
 from planner.report.markdown_template import escaped_record, rendered
 from planner.report.table import Table
-from planner.results import FidelitySurvey, HardwareScore, LatencyError, Scored, ScoredCurve
+from planner.results.fidelity import LatencyError
+from planner.results.fidelity_survey import FidelitySurvey, HardwareScore, Scored, ScoredCurve
 from planner.units import DASH, number, percent
 
 CHARTS: dict[str, Callable[[FidelitySurvey], Chart | None]] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import frame, printed
-from planner.results import Fidelity, FidelityGroup, LatencyError, PredictedPoint
+from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint
 from planner.units import DASH, number, percent
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ from planner.report import canvas
 from planner.report.chart_roofline import roofline_chart
 from planner.report.chart_schedulers import schedulers_chart
 from planner.report.chart_studies import front_chart, tornado_chart
-from planner.results import Front, RooflineSurvey, ScheduledSeries, SchedulerComparison, Sensitivity
+from planner.results.roofline import RooflineSurvey
+from planner.results.scheduling import ScheduledSeries, SchedulerComparison
+from planner.results.studies import Front, Sensitivity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

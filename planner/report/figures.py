@@ -15,7 +15,7 @@ from planner.report.chart_periods import hours_chart, periods_chart, schedule_ch
 from planner.report.chart_requests import lengths_chart, prefill_chart
 from planner.report.chart_studies import front_chart, tornado_chart
 from planner.report.markdown_template import plain_record
-from planner.results import Case
+from planner.results.case import Case
 
 if TYPE_CHECKING:
     from dataclasses import Field

@@ -15,7 +15,7 @@ from planner.reading import JSON_BYTES, TABLE_BYTES, is_file, read_bytes
 from planner.report.figures import NAME_KEY, PNG_KEY, Chart, charts, digest, images
 from planner.report.markdown import report_markdown
 from planner.report.reproduce import Reproduction
-from planner.results import Case
+from planner.results.case import Case
 
 SCENARIO, REPORT, FIGURES = "scenario.toml", "report.md", "figures"
 INPUTS = "Inputs: sha256 "

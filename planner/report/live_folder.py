@@ -10,7 +10,7 @@ from planner.report.figures import Chart
 from planner.report.folder import REPORT, write_folder
 from planner.report.markdown_template import escaped_record, rendered
 from planner.report.table import Table
-from planner.results import Live, LiveCheck, LiveMachine
+from planner.results.live import Live, LiveCheck, LiveMachine
 from planner.units import DASH, number, percent
 
 ANSWER = "live.json"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from planner.report import formats, phrases
 from planner.report.table import Table
 from planner.report.terminal import frame, printed
-from planner.results import Live, LiveCheck
+from planner.results.live import Live, LiveCheck
 from planner.units import DASH, number, percent
 
 if TYPE_CHECKING:

@@ -12,11 +12,9 @@ from planner.report.markdown_tables import (
     baselines_table,
     break_even_table,
     claims_table,
-    classes_table,
     comparisons_table,
     day_table,
     known_bill_table,
-    latencies_table,
     pools_table,
     price_ratios_table,
     requests_table,
@@ -28,18 +26,12 @@ from planner.report.reproduce import Reproduction
 from planner.report.schedule_tables import schedule_table, schedule_words
 from planner.report.study_tables import front_table, sensitivity_table
 from planner.report.table import Table
-from planner.report.tables import link_table, period_table, setup_table
+from planner.report.tables import classes_table, latencies_table, link_table, period_table, setup_table
 from planner.report.validation_tables import UNDECIDED, longer_run
-from planner.results import (
-    Case,
-    ClaimResult,
-    Executed,
-    ExecutedFigure,
-    ExecutedLoad,
-    PriceRatios,
-    ScheduledRun,
-    Sensitivity,
-)
+from planner.results.case import Case, ClaimResult, PriceRatios
+from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad
+from planner.results.scheduling import ScheduledRun
+from planner.results.studies import Sensitivity
 from planner.units import DASH, SECONDS_PER_HOUR, number, percent
 
 TEMPLATE = "report.md.jinja"

@@ -6,13 +6,9 @@ from dataclasses import replace
 from planner.report import formats, phrases
 from planner.report.decision import decision_rows, fleet_to_buy
 from planner.report.table import Table
-from planner.report.tables import (
-    answer_rows,
-    bill_table,
-    fleet_cells,
-    latency_cells,
-)
-from planner.results import BreakEvenResult, Case, ClaimResult, Fleet, Plan, PriceRatios
+from planner.report.tables import answer_rows, bill_table, fleet_cells
+from planner.results.case import BreakEvenResult, Case, ClaimResult, PriceRatios
+from planner.results.plan import Fleet, Plan
 from planner.units import DASH, number, percent, usd
 
 N_RATIOS = 7
@@ -99,35 +95,6 @@ def known_bill_table(plan: Plan) -> Table:
     """The cost per hour, item by item; nothing where no price is known."""
     found = bill_table(plan)
     return found if any(cells[-1] != DASH for cells in found.rows) else replace(found, rows=())
-
-
-def latencies_table(plan: Plan) -> Table:
-    """Time to first token and per output token, by class where there are several."""
-    headings = ["", ">TTFT mean", ">P50", ">P90", ">P99", ">without waiting: mean", ">P90", ">per output token"]
-    rows = [("all requests", plan.latency)]
-    if len(plan.classes) > 1:
-        rows += [(c.name, c.latency) for c in plan.classes]
-    return Table.untitled(headings, ((name, *latency_cells(figures)) for name, figures in rows))
-
-
-def classes_table(plan: Plan) -> Table:
-    """Every class with its share and threshold; nothing for a single one."""
-    return Table.untitled(
-        ["class", "model", ">share", ">threshold, tokens", ">mean prompt", ">of it cached", ">mean output"],
-        (
-            (
-                c.name,
-                c.model,
-                percent(c.share),
-                number(c.threshold_tokens),
-                number(c.mean_total_tokens),
-                percent(c.cached_fraction),
-                number(c.mean_output_tokens),
-            )
-            for c in plan.classes
-            if len(plan.classes) > 1
-        ),
-    )
 
 
 def baselines_table(plan: Plan) -> Table:

@@ -3,20 +3,11 @@
 from collections.abc import Mapping
 
 from planner.report.formats import EXACT, SMALL, figure, listed, seconds, sentence, small_percent
-from planner.results import (
-    Baseline,
-    BreakEvenResult,
-    ClassPlan,
-    DecodeStepRun,
-    Fleet,
-    LengthProfile,
-    LinkPlan,
-    LiveMachine,
-    Plan,
-    PoolPlan,
-    SloRun,
-)
+from planner.results.case import BreakEvenResult, LengthProfile
 from planner.results.fleet_merit import PERCENTILES
+from planner.results.live import LiveMachine
+from planner.results.plan import Baseline, ClassPlan, Fleet, LinkPlan, Plan, PoolPlan
+from planner.results.slo_run import DecodeStepRun, SloRun
 from planner.units import DASH, number, percent, usd
 
 FULL = 1 - 1e-6
@@ -167,8 +158,9 @@ def worth_it(plan: Plan) -> str:
 
 
 def other_fleet(other: Baseline) -> str:
-    """Title of a baseline, with a mark if it takes more than can be had."""
-    return f"{other.title}{' (more than the stated stock)' if other.beyond_stock else ''}"
+    """Title of a baseline, with a mark if it takes more than can be had, or a run did not keep its promise."""
+    stock = " (more than the stated stock)" if other.beyond_stock else ""
+    return f"{other.title}{stock}{' (not seen to keep its promise)' if other.holds is False else ''}"
 
 
 def threshold(plan: Plan) -> str:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
-from planner.results import DecodePrediction, Prediction, PrefillPrediction
-from planner.results.prediction import SpeculationPrediction
+from planner.results.prediction import DecodePrediction, Prediction, PrefillPrediction, SpeculationPrediction
 from planner.units import DASH, GB, number
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.errors import InputError, InputProblem, UsageError
 from planner.files import check_writable, whole_file, write_text
-from planner.results import RunRecords
+from planner.results.run import RunRecords
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, MICRO
 
 MOST_IN_A_TIMELINE = 5_000

@@ -7,7 +7,7 @@ from planner.report import formats
 from planner.report.scheduler_tables import scheduler_table
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
-from planner.results import ClassRun, Interval, Run, SiteRun
+from planner.results.run import ClassRun, Interval, Run, SiteRun
 from planner.units import GB, number, percent
 
 if TYPE_CHECKING:

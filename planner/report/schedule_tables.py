@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from planner.report import formats
 from planner.report.table import Table
-from planner.results import Plan, PoolSchedule, Schedule
+from planner.results.plan import Plan
+from planner.results.plan_parts import PoolSchedule, Schedule
 from planner.units import SECONDS_PER_HOUR, number, percent, usd
 
 SECONDS_PER_MINUTE = 60.0

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
-from planner.results import Interval, Run, ScheduledRun, SchedulerComparison
+from planner.results.run import Interval, Run
+from planner.results.scheduling import ScheduledRun, SchedulerComparison
 from planner.units import DASH, number, percent
 
 if TYPE_CHECKING:

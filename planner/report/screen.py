@@ -18,7 +18,8 @@ from planner.report.decision import (
 )
 from planner.report.table import Table
 from planner.report.terminal import compact, labelled
-from planner.results import Fleet, Latency, LinkPlan, Plan, PoolPlan
+from planner.results.plan import Baseline, Fleet, LinkPlan, Plan, PoolPlan
+from planner.results.plan_parts import Latency
 from planner.units import DASH, percent, usd
 
 if TYPE_CHECKING:
@@ -32,10 +33,13 @@ ROWS, ALTERNATIVES, BINDING = 8, 3, 2
 """Most pools and links, other fleets, and constraints."""
 NARROWER = ((), ("layout",), ("layout", "does"), ("layout", "does", ">USD/h each"))
 """Columns of the fleet that are left out, as few as keep its rows on a line each."""
+WIDE_GAP = 0.05
+"""Gap of another fleet that is said beside it."""
 DECISIVE = (
     "value-beyond-usual",
     "cheaper-fleet",
     "not-settled",
+    "stricter-promise",
     "price-missing",
     "price-unknown",
     "own-profile-used",
@@ -186,7 +190,7 @@ def alternatives_table(plan: Plan, n: int) -> Table:
     others = sorted(comparable_fleets(plan), key=lambda other: (bool(other.beyond_stock), rank(plan, other)))
     rows = (
         (
-            phrases.other_fleet(other),
+            f"{phrases.other_fleet(other)}{_open_bill(plan, other)}",
             formats.figure(other.most_req_per_s),
             usd(other.cost.usd_per_hour),
             formats.times(other.ratio),
@@ -194,6 +198,14 @@ def alternatives_table(plan: Plan, n: int) -> Table:
         for other in others[:n]
     )
     return Table.of("", ("other fleets", ">req/s at most", ">USD/h", ">plan serves"), rows)
+
+
+def _open_bill(plan: Plan, other: Baseline) -> str:
+    """Bill down to which a fleet is not excluded, where that leaves the recommendation open."""
+    bill = other.cost.usd_per_hour
+    if plan.verdict.recommendation is not None or plan.objective != "min-cost" or bill is None or other.gap <= WIDE_GAP:
+        return ""
+    return f"; one for {usd(bill * (1 - other.gap))} USD/h is not excluded"
 
 
 def other_fleets_table(plan: Plan) -> Table:

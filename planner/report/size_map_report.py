@@ -9,7 +9,8 @@ from planner.report.folder import REPORT, check_folder, with_inputs, write_folde
 from planner.report.markdown_template import escaped_record, plain_record, rendered
 from planner.report.phrases import layout
 from planner.report.table import Table
-from planner.results import Plan, SizeMap, SizeMapCell
+from planner.results.plan import Plan
+from planner.results.size_map import SizeMap, SizeMapCell
 from planner.units import DASH, MILLI, number, usd
 
 TEMPLATE = "size_map.md.jinja"

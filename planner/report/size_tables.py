@@ -10,7 +10,9 @@ from planner.report.phrases import how_run, layout
 from planner.report.screen import fitted_to_screen
 from planner.report.table import Table
 from planner.report.terminal import compact, frame, printed, remarks
-from planner.results import DecodeStepRun, PoolPlan, Size, SloRun
+from planner.results.plan import PoolPlan
+from planner.results.size import Size
+from planner.results.slo_run import DecodeStepRun, SloRun
 from planner.units import DASH, MILLI, number, percent, usd
 
 if TYPE_CHECKING:

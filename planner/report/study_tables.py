@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import printed, remarks
-from planner.results import Front, InputSensitivity, Sensitivity
-from planner.results.studies import SERVED
+from planner.results.studies import SERVED, Front, InputSensitivity, Sensitivity
 from planner.units import DASH, number, percent, usd
 
 if TYPE_CHECKING:

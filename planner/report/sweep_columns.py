@@ -6,7 +6,9 @@ from typing import Any
 
 from planner.report import formats, phrases
 from planner.report.table import MARK
-from planner.results import ClassPlan, Latency, Plan, PlanSweep
+from planner.results.plan import ClassPlan, Plan
+from planner.results.plan_parts import Latency
+from planner.results.plan_sweep import PlanSweep
 from planner.units import DASH, number, usd
 
 Value = float | str | None

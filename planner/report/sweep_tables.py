@@ -9,7 +9,7 @@ from planner.files import whole_file
 from planner.report.sweep_columns import Column, csv_columns, table_columns
 from planner.report.table import MARK, Table
 from planner.report.terminal import PRINT_WIDTH, printed, remarks
-from planner.results import PlanSweep, SweepPoint
+from planner.results.plan_sweep import PlanSweep, SweepPoint
 from planner.units import DASH
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from planner.report.decision import monthly
 from planner.report.schedule_tables import schedule_table
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
-from planner.results import Fleet, Latency, Plan, PoolPlan
+from planner.results.plan import Fleet, Plan, PoolPlan
+from planner.results.plan_parts import Latency
 from planner.units import DASH, number, percent, usd
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ SECTIONS: dict[str, Callable[[Plan], "Iterable[RenderableType | None]"]] = {
     "instances": lambda plan: [printed(setup_table(plan))],
     "links": lambda plan: [printed(link_table(plan))],
     "periods": lambda plan: [printed(period_table(plan)), printed(schedule_table(plan))],
-    "latency": lambda plan: [_latency(plan)],
+    "latency": lambda plan: [printed(latencies_table(plan)), printed(classes_table(plan))],
     "cost": lambda plan: [printed(bill_table(plan))],
     "fleets": lambda plan: [_baselines(plan)],
     "binding": lambda plan: [remarks("what binds", _binding(plan))],
@@ -137,15 +138,32 @@ def period_table(plan: Plan) -> Table:
     return Table.of("periods", headings, rows)
 
 
-def _latency(plan: Plan) -> "RenderableType | None":
-    headings = ("", ">TTFT mean", ">P50", ">P90", ">P99", ">no wait: mean", ">P90", ">per output token")
-    rows = [("plan", plan.latency)]
+def latencies_table(plan: Plan) -> Table:
+    """Time to first token and per output token, by class where there are several."""
+    headings = ("", ">TTFT mean", ">P50", ">P90", ">P99", ">without waiting: mean", ">P90", ">per output token")
+    rows = [("all requests", plan.latency)]
     if len(plan.classes) > 1:
-        rows += [
-            (f"{c.name} ({percent(c.share, 0)}; threshold {number(c.threshold_tokens)})", c.latency)
-            for c in plan.classes
-        ]
-    return printed(Table.of("latency", headings, ((name, *latency_cells(latency)) for name, latency in rows)))
+        rows += [(c.name, c.latency) for c in plan.classes]
+    return Table.of("latency", headings, ((name, *latency_cells(figures)) for name, figures in rows))
+
+
+def classes_table(plan: Plan) -> Table:
+    """Every class with its share and threshold; nothing for a single one."""
+    headings = ("class", "model", ">share", ">threshold, tokens", ">mean prompt", ">of it cached", ">mean output")
+    rows = (
+        (
+            c.name,
+            c.model,
+            percent(c.share),
+            number(c.threshold_tokens),
+            number(c.mean_total_tokens),
+            percent(c.cached_fraction),
+            number(c.mean_output_tokens),
+        )
+        for c in plan.classes
+        if len(plan.classes) > 1
+    )
+    return Table.of("classes", headings, rows)
 
 
 def latency_cells(latency: Latency) -> list[str]:

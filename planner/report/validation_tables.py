@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
-from planner.results import Check, Validation
+from planner.results.validation import Check, Validation
 from planner.units import DASH, number, percent
 
 if TYPE_CHECKING:

@@ -326,6 +326,9 @@ class Baseline(Fleet):
     gap: Signed = 0.0
     """Relative distance of its objective to a proven bound [-]; of passes that are composed of measured prefill and
     decode times at least what perfect overlap of both would gain."""
+    holds: bool | None = None
+    """Whether a run of it kept what is promised; None: it was not run. Cheaper fleets are run where no model predicts
+    their times well."""
 
 
 class Sweep(StrictModel):

@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from planner.profiles import MOST_DRAFT_TOKENS, speculation_fault
 from planner.ranges import Fraction, Heads, Name, NonNegative, Share, Title
 from planner.schema import FieldError, StrictModel, raise_faults
-from planner.workload import Workload
+from planner.workload.spec import Workload
 
 CapacityRule = Literal["mean-length", "expected-work"]
 Objective = Literal["max-throughput", "min-cost", "min-ttft"]

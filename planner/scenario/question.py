@@ -50,7 +50,7 @@ from planner.scenario.references import reference_faults
 from planner.scenario.shown import Shown, shown_faults
 from planner.schema import StrictModel, TomlFile, raise_faults
 from planner.toml_lines import KeyPath
-from planner.workload import Workload
+from planner.workload.spec import Workload
 
 
 class Scenario(StrictModel):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from planner.errors import InputError
 from planner.scenario.question import Scenario
-from planner.workload import RequestMix, request_mix
-from planner.workload.requests import trace_path
+from planner.workload.mix import RequestMix
+from planner.workload.requests import request_mix, trace_path
 
 
 def requests_of(scenario: Scenario, class_name: str, data_dirs: Sequence[Path] = ()) -> RequestMix:

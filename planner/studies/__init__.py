@@ -22,5 +22,3 @@ Public modules:
     size            the answer of `planner size`
     size_map        where prefill and decode apart are cheaper
 """
-
-__all__ = ()

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from planner.comparison import Planned, decided, posed_problem, solved
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import Problem
+from planner.optimizer.problem import Problem
 from planner.progress import Progress
-from planner.results import BreakEvenResult, Fleet, Turn
+from planner.results.case import BreakEvenResult, Turn
+from planner.results.plan import Fleet
 from planner.scenario import VERDICT, BreakEven, Scenario, parsed_key
 from planner.schema import dotted
 from planner.toml_lines import KeyPath

@@ -8,12 +8,17 @@ import numpy as np
 
 from planner.comparison import Planned, explained, optimize, optimized, posed_problem, solved
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import PoolSpec, Problem, Solution
 from planner.optimizer.capacity import threshold_loads
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import PoolSpec
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.sized import Sizing
+from planner.optimizer.solution import Solution
 from planner.progress import Progress
-from planner.results import Case, CaseFront, ComparedPlan, Executed, Fleet, Hour, LengthProfile, Plan, ServiceCurve
+from planner.results.case import Case, CaseFront, ComparedPlan, LengthProfile, ServiceCurve
+from planner.results.executed import Executed
+from planner.results.plan import Fleet, Plan
+from planner.results.studies import Hour
 from planner.roofline import InstanceRates
 from planner.scenario import CapacityRule, Scenario
 from planner.studies.break_even import Keep, break_evens, not_varied
@@ -24,7 +29,8 @@ from planner.studies.inputs import citation, input_notes, measured_times, roofli
 from planner.studies.price_ratios import price_ratios
 from planner.studies.sensitivity import sensitivity
 from planner.units import gbps
-from planner.workload import RequestMix, weighted_quantile
+from planner.workload.distributions import weighted_quantile
+from planner.workload.mix import RequestMix
 
 N_CURVE = 81
 N_ATOMS = 2048
@@ -106,7 +112,7 @@ def _plan_of(
 ) -> tuple[Plan, Problem, Solution]:
     """The plan, what it answers and what was found; with a promise on latency one that was run."""
     if problem.scenario.promises_latency:
-        from planner.executor import RunQuestion  # the executor takes its time to load
+        from planner.executor.run_question import RunQuestion  # the executor takes its time to load
         from planner.promises.verified import verified
 
         question = RunQuestion(N_REQUESTS if problem.is_plain else N_OF_PERIOD, most_requests=MOST_REQUESTS)

@@ -6,7 +6,8 @@ from operator import truediv
 from typing import Any
 
 from planner.errors import InputError, InputProblem, did_you_mean
-from planner.results import ClaimResult, Plan
+from planner.results.case import ClaimResult
+from planner.results.plan import Plan
 from planner.scenario import Claim
 
 

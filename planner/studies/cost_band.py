@@ -5,8 +5,9 @@ from pathlib import Path
 
 from planner.comparison import best_fleet
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import Problem
-from planner.results import Cost, CostBand, Plan
+from planner.optimizer.problem import Problem
+from planner.results.plan import Plan
+from planner.results.plan_parts import Cost, CostBand
 from planner.scenario import Scenario
 from planner.studies.sensitivity import InputChange, model_error
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from planner.errors import UndecidedError, UsageError, did_you_mean, printable
-from planner.results import ClassPlan, Plan, PlanInputs
 from planner.results.fleet_merit import PERCENTILES
+from planner.results.plan import ClassPlan, Plan
 from planner.results.plan_diff import BindChange, FigureChange, PlanDiff, PlanSide, ValueChange
+from planner.results.plan_parts import PlanInputs
 from planner.units import HOURS_PER_MONTH, MILLI, exact_number
 
 SOLVER_NOISE = 1e-6

@@ -7,21 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from planner.comparison import Planned
-from planner.executor import RunQuestion, simulate
-from planner.optimizer import Problem, Solution
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.optimizer.problem import Problem
+from planner.optimizer.solution import Solution
 from planner.progress import Progress
 from planner.promises.validation import TOLERANCES
-from planner.results import (
-    Executed,
-    ExecutedFigure,
-    ExecutedLoad,
-    Interval,
-    Plan,
-    Run,
-    ScheduledSeries,
-    SchedulerComparison,
-    TtftByLoad,
-)
+from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
+from planner.results.plan import Plan
+from planner.results.run import Interval, Run
+from planner.results.scheduling import ScheduledSeries, SchedulerComparison
 from planner.scenario import ReportedRuns
 from planner.studies.scheduling import compare_schedulers
 from planner.units import rounded

@@ -8,7 +8,8 @@ from planner.comparison import best_fleet
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
 from planner.progress import Progress
-from planner.results import Against, Front, FrontPoint, Plan
+from planner.results.plan import Plan
+from planner.results.studies import Against, Front, FrontPoint
 from planner.scenario import Scenario, Slo
 from planner.units import usd
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from planner.profiles import MeasuredInstance
-from planner.results import SourceNote
+from planner.results.case import SourceNote
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Price, Scenario, Site
 from planner.units import percent, usd

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.profiles import HardwareProfile, ModelProfile, StackProfile, profile_names, stack_profile
-from planner.results import Plan, PlanInputs
-from planner.results.plan_parts import Inputs
+from planner.results.plan import Plan
+from planner.results.plan_parts import Inputs, PlanInputs
 from planner.scenario import Scenario, is_path, located
 from planner.scenario.own_profiles import brought
 from planner.schema import StrictModel, dotted

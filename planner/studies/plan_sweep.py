@@ -9,7 +9,8 @@ from traceback import format_exc
 from planner.comparison import optimize
 from planner.errors import PlannerError, UsageError
 from planner.jobs import HERE, Workers, finished
-from planner.results import Plan, PlanSweep, SweepPoint, sought
+from planner.results.plan import Plan
+from planner.results.plan_sweep import PlanSweep, SweepPoint, sought
 from planner.scenario import Scenario, read_scenario
 
 MOST_POINTS = 10_000

@@ -9,7 +9,8 @@ import numpy as np
 
 from planner.comparison import Planned, posed_problem, solved
 from planner.errors import PlannerError
-from planner.results import Fleet, TtftCurve
+from planner.results.plan import Fleet
+from planner.results.run import TtftCurve
 from planner.scenario import Scenario
 
 N_POINTS = 400

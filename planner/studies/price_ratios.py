@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from planner.comparison.homogeneous_fleets import affordable_accelerators, homogeneous_fleet, homogeneous_rates
 from planner.errors import InfeasibleError
-from planner.optimizer import Problem
-from planner.results import Plan, PoolPlan, PriceRatios
+from planner.optimizer.problem import Problem
+from planner.results.case import PriceRatios
+from planner.results.plan import Plan, PoolPlan
 
 RATIOS = np.round(np.arange(1.2, 3.0 + 1e-9, 0.01), 2)
 """From a faster chip sold cheap to a steep premium, fine enough to show where whole instances come in."""

@@ -7,20 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.executor import RunQuestion, default_load, simulate, system
+from planner.executor.run import default_load, simulate
+from planner.executor.run_question import RunQuestion
+from planner.executor.systems import system
 from planner.jobs import Workers
 from planner.notes import Note, note
 from planner.progress import MeasuredProgress
-from planner.results import (
-    Fleet,
-    LoadPattern,
-    Run,
-    RunRecords,
-    ScheduledRun,
-    ScheduledSeries,
-    SchedulerComparison,
-)
-from planner.results.scheduling import SchedulerName
+from planner.results.plan import Fleet
+from planner.results.run import Run, RunRecords
+from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison, SchedulerName
 from planner.scenario import LongTermScheduler, Scenario, ShortTermScheduler
 
 KINDS: dict[SchedulerName, tuple[bool, bool]] = {

@@ -11,19 +11,20 @@ import numpy as np
 from planner.comparison import Planned, best_fleet, posed_problem
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer import Problem, best_solution
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.colocated_layouts import scenario_as_run
 from planner.optimizer.goodput import best_goodput, capacity_under_slo
+from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.routes import holds_prompts
 from planner.optimizer.service_times import pool_stack
 from planner.optimizer.single_route import RoutedSolution, most_of_sizes
 from planner.optimizer.sized import sized_problem
 from planner.optimizer.slo_attainment import FleetUnderSlo
+from planner.optimizer.strategies import best_solution
 from planner.profiles.stack import Band, Bands
 from planner.progress import Progress
-from planner.results import InputSensitivity, Sensitivity, Variation
+from planner.results.studies import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Pool, Scenario
 from planner.schema import dotted
 from planner.ties import SOLVED, largest_first

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InfeasibleError, InputError, InputProblem, UndecidedError, did_you_mean
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer import Problem as Question
+from planner.optimizer.problem import Problem as Question
 from planner.optimizer.problem_parts import PoolSpec
 from planner.optimizer.resolution import whole_work_s
 from planner.profiles import HardwareProfile, hardware_profile, model_profile
 from planner.profiles.toml_text import toml_table
 from planner.progress import Progress
 from planner.promises.verified import Verified, verified_fleet
-from planner.results import ConsideredLayout, Plan, Size
+from planner.results.plan import Plan
+from planner.results.size import ConsideredLayout, Size
 from planner.roofline import best_stack
 from planner.roofline.chip import FORMATS
 from planner.scenario import Price, Scenario, is_path, load_scenario, question_notes, seen_from
@@ -27,9 +28,10 @@ from planner.studies.drafts import NO_DRAFTS, AskedDrafts
 from planner.studies.size_verdict import size_verdict
 from planner.ties import exceeds, largest_first
 from planner.units import MILLI, number, rounded
-from planner.workload import Trace, Workload
 from planner.workload.requests import recorded_trace
+from planner.workload.spec import Workload
 from planner.workload.trace_arrivals import dispersion, limit_notes, rate_req_per_s, squared_cv
+from planner.workload.traces import Trace
 
 COMMAND, NAME, SITE = "planner size", "size", "here"
 MOST_RATE, MOST_USERS, MOST_THINK_S = 1e6, 1e7, 1e7
@@ -230,9 +232,6 @@ class SizeQuestion:
             yield note(
                 "colocated-without-drafts", "colocated pools are left out: with drafted tokens they are not modelled"
             )
-        yield note(
-            "hand-off-not-counted", "the hand-off of caches between pools is not counted: the site states no fabric"
-        )
 
 
 @dataclass(frozen=True)

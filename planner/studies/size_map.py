@@ -8,17 +8,18 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.jobs import HERE, Workers, answers
 from planner.profiles import hardware_profile, model_profile
 from planner.progress import Progress
-from planner.results import Plan, SizeMap, SizeMapCell
+from planner.results.plan import Plan
+from planner.results.size_map import SizeMap, SizeMapCell
 from planner.scenario import Price
 from planner.schema import StrictModel, TomlFile
 from planner.studies.plan_inputs import inputs_digest
 from planner.studies.size import KINDS, SizeQuestion, best_fleet_of
 from planner.units import MILLI
-from planner.workload import Workload
+from planner.workload.spec import Workload
 
 WIDE_SIGMAS = 3.0
 """Standard deviations of a logarithm at which lengths are cut off."""

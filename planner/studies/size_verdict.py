@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from planner.results import Plan, SizeVerdict
+from planner.results.plan import Plan
+from planner.results.size import SizeVerdict
 from planner.ties import exceeds
 from planner.units import number
 

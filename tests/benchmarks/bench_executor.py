@@ -68,9 +68,10 @@ def timed(what: str, scenario: "Scenario", n: int) -> "SimulationState":
     """Run the planned system, and say how fast that was; a first short run compiles, and reads traces."""
     from planner.cli.common import data_dirs
     from planner.comparison import optimize
-    from planner.executor import Draws, drawn_requests, simulation_state, system
-    from planner.executor.initial_state import run_to_end
+    from planner.executor.draws import Draws, drawn_requests
+    from planner.executor.initial_state import run_to_end, simulation_state
     from planner.executor.prompt_blocks import trace_blocks
+    from planner.executor.systems import system
 
     plan = optimize(scenario, data_dirs())
     planned = system(scenario, plan, data_dirs())

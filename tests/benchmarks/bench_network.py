@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from network_scenarios import scale_scenario
 
 from planner.errors import UndecidedError
-from planner.optimizer import planning_problem
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.network.search import network_search
 from planner.scenario import Scenario, read_scenario, scenario_path
 

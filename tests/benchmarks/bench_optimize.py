@@ -50,10 +50,11 @@ def phases() -> None:
     """Every step of `planner optimize` in one warm process."""
     from planner.comparison import Planned
     from planner.comparison.baselines import baselines
-    from planner.optimizer import best_solution, planning_problem
     from planner.optimizer.free_routing import free_routing
+    from planner.optimizer.layout_choice import planning_problem
     from planner.optimizer.prices.routed import routed_prices
     from planner.optimizer.single_route import sweep
+    from planner.optimizer.strategies import best_solution
     from planner.scenario import read_scenario
 
     print(f"\nin process, warm, median of {N_RUNS}: prfaas-paper")
@@ -80,8 +81,8 @@ def phases() -> None:
 
 def inside_search(problem: Any) -> None:
     """What search spends in the solver, and in how many programs."""
-    from planner.optimizer import best_solution
     from planner.optimizer.network.rows import Rows
+    from planner.optimizer.strategies import best_solution
 
     solved, times = Rows.solved, []
 
@@ -101,7 +102,8 @@ def against_enumeration() -> None:
     """The mixed-integer model beside the exhaustive search it is tested against."""
     import numpy as np
 
-    from planner.optimizer import best_solution, planning_problem
+    from planner.optimizer.layout_choice import planning_problem
+    from planner.optimizer.strategies import best_solution
     from planner.scenario import read_scenario
     from tests.builders import Draw, problem_of
     from tests.exhaustive_search import exhaustive_search

@@ -13,7 +13,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from planner.queueing import Service, gigc_wait, gigc_waits
+from planner.queueing.service import Service
+from planner.queueing.waits import gigc_wait, gigc_waits
 from tests.queue_simulation import (
     METRICS,
     RARE_WAITS,

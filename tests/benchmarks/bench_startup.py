@@ -22,7 +22,7 @@ FASTEST = ("optimize", "--set", "slo.ttft_s=6")
 CHEAPEST = ("optimize", "--set", "objective=min-cost", "--set", "demand_req_per_s=2", "--set", "slo.ttft_s=8")
 COMMANDS = {
     "planner --help": (*PLANNER, "--help"),
-    "import planner.optimizer": (sys.executable, "-c", "import planner.optimizer"),
+    "import planner.optimizer.strategies": (sys.executable, "-c", "import planner.optimizer.strategies"),
     "planner predict llama-3.1-8b h100-sxm": (*PLANNER, "predict", "llama-3.1-8b", "h100-sxm"),
     "planner optimize": (*PLANNER, "optimize"),
     "planner optimize --format json": (*PLANNER, "optimize", "--format", "json"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, islice
 from math import inf, isclose
 
-from planner.results import Plan
+from planner.results.plan import Plan
 from tests.campaigns.optimizer_laws import features, guarded
 from tests.campaigns.random_scenarios import Data, network_data, one_site_data
 from tests.enumerated_plans import Enumerated

@@ -20,11 +20,14 @@ from typing import NamedTuple
 
 from planner.comparison import optimize
 from planner.errors import PlannerError
-from planner.executor import RunQuestion, simulate
-from planner.optimizer import planning_problem
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.optimizer.layout_choice import planning_problem
 from planner.promises.outcomes import time_promises
 from planner.promises.verified import verified_plan
-from planner.results import Plan, Run, plan_from
+from planner.results.plan import Plan
+from planner.results.plan_file import plan_from
+from planner.results.run import Run
 from planner.scenario import Scenario, load_scenario
 from tests.campaigns.kept_promises import OTHER_SEED, RUNS, SEEDS_APART, promise_data, used_of
 from tests.campaigns.random_scenarios import scenario_of

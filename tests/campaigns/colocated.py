@@ -15,14 +15,9 @@ import numpy as np
 
 from planner.executor.engine import EngineLoad, engine_run
 from planner.executor.passes import EngineRules
-from planner.queueing import (
-    ColocatedQueue,
-    PassLoop,
-    Prompts,
-    colocated_capacity_req_per_s,
-    colocated_queue,
-)
+from planner.queueing.colocated import ColocatedQueue, colocated_capacity_req_per_s, colocated_queue
 from planner.queueing.erlang import Floats
+from planner.queueing.pass_loop import PassLoop, Prompts
 from planner.roofline import PassTimes
 from planner.roofline.request_kinds import strata
 

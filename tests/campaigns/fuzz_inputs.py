@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from planner.executor import RunQuestion, simulate
-from planner.results import plan_from
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.results.plan_file import plan_from
 from planner.scenario import load_scenario
 from tests.campaigns.commands import Ended, campaign_parser, ended, judged, load_rooms
 from tests.campaigns.corpus import Case, corpus

@@ -24,12 +24,15 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import PlannerError
-from planner.executor import RunQuestion, simulate, simulate_periods
+from planner.executor.periods import simulate_periods
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
 from planner.notes import code_of
 from planner.optimizer.colocated_layouts import scenario_as_run
 from planner.promises.validation import validate
 from planner.promises.verified import verified_plan
-from planner.results import Plan, RunFigures
+from planner.results.plan import Plan
+from planner.results.run import RunFigures
 from planner.scenario import Scenario
 from planner.units import MILLI
 from tests.campaigns.random_scenarios import Data, Random, network_data, one_site_data, scenario_of, toml_text

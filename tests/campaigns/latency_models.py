@@ -15,18 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.queueing import (
-    Path,
-    Senders,
-    Service,
-    TransferSlowdown,
-    Ttft,
-    Wait,
-    alone_s,
-    gigc_wait,
-    link_stretch,
-    split_scv,
-)
+from planner.queueing.processor_sharing import Senders, TransferSlowdown, alone_s, link_stretch
+from planner.queueing.service import Service
+from planner.queueing.streams import split_scv
+from planner.queueing.ttft import Path, Ttft
+from planner.queueing.wait import Wait
+from planner.queueing.waits import gigc_wait
 from tests.one_queue import place_wait
 from tests.tandem_simulation import batches_run, tandem_run
 

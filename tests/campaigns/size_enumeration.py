@@ -26,14 +26,17 @@ from planner.optimizer.batch_loads import TOKENS_PER_PASS
 from planner.optimizer.network.batches import BUSIEST, Batch, MixPart, batch_of
 from planner.optimizer.service_times import Decoded, check_memory, service_times
 from planner.promises.verified import verified_fleet
-from planner.queueing import Service, colocated_queue, mgc_wait
+from planner.queueing.colocated import colocated_queue
+from planner.queueing.service import Service
 from planner.queueing.ttft import Path, Ttft
-from planner.results import Plan
+from planner.queueing.waits import mgc_wait
+from planner.results.plan import Plan
 from planner.roofline import colocated_engine
 from planner.roofline.layouts import layouts
 from planner.scenario import Price, Scenario, instance_spec, requests_of
 from planner.studies.size import KINDS, SizeQuestion, sized
-from planner.workload import RequestMix, Workload
+from planner.workload.mix import RequestMix
+from planner.workload.spec import Workload
 from tests.campaigns.kept_promises import SEEDS_APART, SERVED_HARDWARE, SERVED_MODELS, served_lengths
 from tests.campaigns.random_scenarios import Random
 

@@ -9,18 +9,11 @@ import numpy as np
 
 from planner.optimizer.batch_loads import Engine, Load, load_of
 from planner.optimizer.batching import Batching, output_square
-from planner.queueing import (
-    JoinedQueue,
-    colocated_capacity_req_per_s,
-    full_instance_rate,
-    joined_capacity_req_per_s,
-    joined_prompts,
-    joined_queue,
-    steady_pass_s,
-)
+from planner.queueing.colocated import colocated_capacity_req_per_s, full_instance_rate, steady_pass_s
+from planner.queueing.decode_only_arrivals import JoinedQueue, joined_capacity_req_per_s, joined_prompts, joined_queue
 from planner.roofline import RequestKinds, cells
 from planner.work_clock import spend
-from planner.workload import RequestAtoms, RequestMix
+from planner.workload.mix import RequestAtoms, RequestMix
 
 if TYPE_CHECKING:
     from planner.optimizer.network.period_operation import Flow, PeriodOperation

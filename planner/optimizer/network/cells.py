@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from planner.optimizer.problem import Arc, Problem
 from planner.optimizer.problem_parts import Part
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 Array = NDArray[np.float64]
 PARTS: tuple[Part, ...] = ("long", "short")

@@ -7,7 +7,7 @@ import numpy as np
 from planner.errors import UndecidedError
 from planner.optimizer.network.batches import pool_batches
 from planner.optimizer.network.cells import Cell
-from planner.optimizer.network.cost import least_use_usd_per_hour, rent_usd_per_hour, use_usd_per_hour
+from planner.optimizer.network.cost import least_use_usd_per_hour, plan_cost
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import PeriodArc
 from planner.optimizer.network.judged_moves import improved
@@ -126,7 +126,7 @@ def _completed(
     if not missing:
         missing = _unsurvived(state, safe, plan, judged)
     everything = tuple(operations[p] for p in sorted(operations))
-    objective = scale if not problem.is_min_cost else _spend(problem, safe, plan, everything, ports)
+    objective = scale if not problem.is_min_cost else plan_cost(problem, everything, ports)
     return Solution(everything, ports, scale, objective, state.sign * state.bound), missing
 
 
@@ -197,29 +197,6 @@ def _unsurvived(
                 if len(missing) == SETTINGS.most_new_losses:
                     return missing
     return missing
-
-
-def _spend(
-    problem: Problem,
-    safe: MixedIntegerProgram,
-    plan: ProgramSolution,
-    operations: Sequence[PeriodOperation],
-    ports: Sequence[Sequence[int]],
-) -> float:
-    """Rent, purchase and use of the plan over all periods [USD/h]; accelerators where prices are missing."""
-    if not problem.is_priced:
-        return float(sum(n * p.n_accelerators for n, p in zip(operations[0].n_instances, problem.pools, strict=True)))
-    use = sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in operations)
-    if problem.is_followed:
-        of_links = (k.ports_usd_per_hour(m) or 0.0 for k, m in zip(problem.links, ports, strict=True))
-        return float(sum(usd or 0.0 for usd in rent_usd_per_hour(problem, operations)) + sum(of_links) + use)
-    owned = {c: usd for c, usd in safe.usd_per_hour.items() if c not in _rate_columns(safe)}
-    rent = sum(usd * round(plan.values[c] * 1e6) / 1e6 for c, usd in owned.items())
-    return float(rent + use)
-
-
-def _rate_columns(program: MixedIntegerProgram) -> set[int]:
-    return {*program.part_rates.values(), *program.between_rates.values(), *program.decode_rates.values()}
 
 
 def use_outside_program(state: SearchState) -> float:

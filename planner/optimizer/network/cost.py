@@ -60,20 +60,25 @@ def _least_usd_per_request(problem: Problem, q: int) -> float:
     return decode + float(np.min(seconds, axis=0) @ weights)
 
 
-def bill_usd_per_hour(problem: Problem, operations: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]) -> float:
-    """Rent, ports and use of a plan over all periods [USD/h]; what has no price counts nothing.
+def plan_cost(problem: Problem, operations: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]) -> float:
+    """Cost that the cheapest plan has least of: the bill [USD/h], or where a price is missing the accelerators [count].
+
+    Equation:
+        rent + ports + sum over periods of w_p use_p, w_p the fraction of the time
 
     Args:
         ports: ports of every tier of every link [count].
     """
+    if not problem.is_priced:
+        bought = zip(bought_instances(problem, operations), problem.pools, strict=True)
+        return float(sum(n * pool.n_accelerators for n, pool in bought))
     rent = sum(usd or 0.0 for usd in rent_usd_per_hour(problem, operations))
     rent += sum(link.ports_usd_per_hour(own) or 0.0 for link, own in zip(problem.links, ports, strict=True))
     return rent + sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in operations)
 
 
 def rent_usd_per_hour(problem: Problem, operations: Sequence[PeriodOperation]) -> list[float | None]:
-    """Rent or amortised purchase, and idle power, of every pool: of its most instances, or where it is rented by the
-    period of those that each period has.
+    """Rent or amortised purchase, and idle power, of every pool.
 
     Args:
         problem: the resolved scenario.
@@ -82,11 +87,30 @@ def rent_usd_per_hour(problem: Problem, operations: Sequence[PeriodOperation]) -
     Returns:
         USD per hour of every pool, on average over the periods; None where a price is missing.
     """
-    hours, found = [period.hours for period in problem.periods], list[float | None]()
-    for i, pool in enumerate(problem.pools):
-        sizes = [one.n_instances[i] for one in operations]
-        n: float = max(sizes)
-        if problem.is_followed and pool.by_period is not None:
-            n = mean_instances(sizes, hours, pool.by_period.start_up_h)
-        found.append(0.0 if n == 0 else None if pool.usd_per_hour is None else n * pool.usd_per_hour)
+    bought = zip(bought_instances(problem, operations), problem.pools, strict=True)
+    return [0.0 if n == 0 else None if p.usd_per_hour is None else n * p.usd_per_hour for n, p in bought]
+
+
+def bought_instances(problem: Problem, operations: Sequence[PeriodOperation]) -> list[float]:
+    """Instances of every pool that are paid for at all times: its most, or on average what it rents by the period.
+
+    Where accelerators change roles, the pools that share them have what they have when these are the most.
+
+    Args:
+        problem: the resolved scenario.
+        operations: what every period does, in order.
+    """
+    found = [float(max(n)) for n in zip(*(one.n_instances for one in operations), strict=True)]
+    if problem.scenario.routing.role_conversion:
+        for owner in problem.owners:
+            busiest = max(
+                operations, key=lambda one: sum(one.n_instances[i] * problem.pools[i].n_accelerators for i in owner)
+            )
+            found = [float(busiest.n_instances[i]) if i in owner else n for i, n in enumerate(found)]
+    if problem.is_followed:
+        hours = [period.hours for period in problem.periods]
+        for i, pool in enumerate(problem.pools):
+            if pool.by_period is not None:
+                sizes = [one.n_instances[i] for one in operations]
+                found[i] = mean_instances(sizes, hours, pool.by_period.start_up_h)
     return found

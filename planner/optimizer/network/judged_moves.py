@@ -10,7 +10,7 @@ from math import ceil, inf, log
 
 import numpy as np
 
-from planner.optimizer.network.cost import bill_usd_per_hour
+from planner.optimizer.network.cost import plan_cost
 from planner.optimizer.network.period_operation import (
     PeriodOperation,
     busy_instances,
@@ -23,7 +23,7 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.sized import is_within_limits
 from planner.optimizer.solution import Solution
-from planner.queueing import Ttft
+from planner.queueing.ttft import Ttft
 from planner.roots import last_kept
 from planner.ties import first_largest
 from planner.work_clock import work_s
@@ -222,7 +222,7 @@ def _largest(problem: Problem, solution: Solution, ways: tuple[int, int], sizes:
 def _resized(problem: Problem, begun: Solution, below: Solution | None, deadline: float) -> Solution | None:
     """The flows with other sizes and ways of colocated pools, and fewer instances of others, at the least bill."""
     most = inf if below is None else below.objective
-    best = _grown(problem, replace(begun, objective=_bill(problem, begun)), most)
+    best = _grown(problem, replace(begun, objective=plan_cost(problem, begun.operations, begun.ports)), most)
     if best is None:
         return None
     used = [i for i, pool in enumerate(problem.pools) if _has_options(problem, i) and best.operations[0].n_instances[i]]
@@ -306,7 +306,7 @@ def _larger(problem: Problem, solution: Solution) -> Iterator[Solution]:
             if own[k] < tier.max_ports:
                 ports = tuple(m + (k == t) for t, m in enumerate(own))
                 one = replace(solution, ports=(*solution.ports[:j], ports, *solution.ports[j + 1 :]))
-                yield replace(one, objective=_bill(problem, one))
+                yield replace(one, objective=plan_cost(problem, one.operations, one.ports))
 
 
 def _fewest(problem: Problem, solution: Solution, pool: int, way: int, most: float) -> Solution | None:
@@ -360,8 +360,9 @@ def _of_size(problem: Problem, solution: Solution, pool: int, way: int, n: int) 
         return None
     if not low <= n <= high or not is_within_limits(problem, found.operations[0].n_instances):
         return None
-    found, budget = replace(found, objective=_bill(problem, found)), problem.scenario.budget_usd_per_hour
-    return None if budget is not None and problem.is_priced and found.objective > budget * (1 + TINY) else found
+    usd, budget = plan_cost(problem, found.operations, found.ports), problem.scenario.budget_usd_per_hour
+    is_paid = budget is None or not problem.is_priced or usd <= budget * (1 + TINY)
+    return replace(found, objective=usd) if is_paid else None
 
 
 def _limits(problem: Problem, pool: int) -> tuple[int, int]:
@@ -373,11 +374,3 @@ def _limits(problem: Problem, pool: int) -> tuple[int, int]:
     fixed = None if stated.n_instances == "free" else stated.n_instances
     low, high = (stated.min_instances, stated.max_instances or spec.max_instances) if fixed is None else (fixed, fixed)
     return max(spec.min_instances, low), min(spec.max_instances, high)
-
-
-def _bill(problem: Problem, solution: Solution) -> float:
-    """The objective of a plan: its bill [USD/h], or where a price is missing its accelerators."""
-    if problem.is_priced:
-        return bill_usd_per_hour(problem, solution.operations, solution.ports)
-    sizes = zip(solution.operations[0].n_instances, problem.pools, strict=True)
-    return float(sum(n * pool.n_accelerators for n, pool in sizes))

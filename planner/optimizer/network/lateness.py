@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from planner.optimizer.network.cells import Array, Use, end_of, lengths_between
 from planner.optimizer.network.loads import N_AT_ONCE, NetworkLoads
 from planner.optimizer.network.shortest_waits import shortest_waits
-from planner.queueing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
+from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
 from planner.work_clock import spend
 
 SIZE_STEP = 4.0

@@ -20,7 +20,7 @@ from planner.optimizer.network.request_loads import RequestLoads
 from planner.optimizer.network.shortest_waits import condensed, moments, shortest_waits
 from planner.optimizer.problem import Arc
 from planner.optimizer.problem_parts import ClassSpec, Part
-from planner.queueing import QueuedRequests, most_busy_servers
+from planner.queueing.staffing import QueuedRequests, most_busy_servers
 from planner.roofline import DecodeLimit, exposed_transfer_s
 from planner.units import bytes_per_s
 from planner.work_clock import spend

@@ -19,7 +19,7 @@ from math import inf, log
 import numpy as np
 
 from planner.optimizer.network.cells import point_cell
-from planner.optimizer.network.cost import use_usd_per_hour
+from planner.optimizer.network.cost import plan_cost
 from planner.optimizer.network.loads import MOST_STABLE, NetworkLoads
 from planner.optimizer.network.period_operation import (
     Flow,
@@ -32,7 +32,7 @@ from planner.optimizer.network.shortest_waits import shortest_waits
 from planner.optimizer.problem import Arc, Problem
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
-from planner.queueing import late_fraction
+from planner.queueing.staffing import late_fraction
 from planner.ties import largest
 from planner.work_clock import spend, work_s
 
@@ -140,12 +140,12 @@ def repaired(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, 
         moves = LocalSearch(replace(loads, slo_factors=tuple(slo_factors)), solution.ports, deadline, caution)
         found = moves.repaired(candidate, most_usd_per_hour)
         found = None if found is None else moves.shrunk(found)
-        if found is None or work_s() > deadline or moves.usd_per_hour(found) > most_usd_per_hour - TOLERANCE:
+        if found is None or work_s() > deadline or moves.cost(found) > most_usd_per_hour - TOLERANCE:
             return None
         candidate, broken = found, classes_missing_slo(loads.problem, found.operations, solution.ports)
         if not broken:
             candidate = moves.trimmed(candidate, solution.ports)
-            return replace(solution, operations=candidate.in_place, objective=moves.usd_per_hour(candidate))
+            return replace(solution, operations=candidate.in_place, objective=moves.cost(candidate))
         for c in broken if caution == 1 else ():
             slo_factors[c] *= SETTINGS.slo_tightening
     return None
@@ -173,20 +173,14 @@ class LocalSearch:
         shortest = shortest_waits(sizes, min((1.0, *(c.arrival_scv for c in loads.problem.classes))))
         self._wait_factors = np.append(1.0, caution + (1 - caution) * shortest)
         self._loads, self._problem, self._deadline = loads, loads.problem, deadline
-        self._gbps = self._problem.gbps(ports)
+        self._ports, self._gbps = ports, self._problem.gbps(ports)
         self._known: dict[tuple[object, ...], float] = {}
         is_priced = self._problem.is_priced
         self._usd = [(p.usd_per_hour or 0.0) if is_priced else float(p.n_accelerators) for p in pools]
-        links = zip(self._problem.links, ports, strict=True)
-        self._ports_usd = sum(link.ports_usd_per_hour(of_link) or 0.0 for link, of_link in links) if is_priced else 0.0
 
-    def usd_per_hour(self, candidate: CandidatePlan) -> float:
-        """Rent, ports and use [USD/h]; accelerators where prices are missing."""
-        rent = sum(n * usd for n, usd in zip(candidate.sizes, self._usd, strict=True)) + self._ports_usd
-        if not self._problem.is_priced:
-            return rent
-        use = (self._problem.weights[one.period] * use_usd_per_hour(self._problem, one) for one in candidate.in_place)
-        return rent + sum(use)
+    def cost(self, candidate: CandidatePlan) -> float:
+        """Bill [USD/h]; accelerators where prices are missing."""
+        return plan_cost(self._problem, candidate.in_place, self._ports)
 
     def repaired(self, candidate: CandidatePlan, most_usd_per_hour: float = inf) -> CandidatePlan | None:
         """The plan without violations: requests move where that helps, else an instance is added.
@@ -202,7 +196,7 @@ class LocalSearch:
             violation = self._violation(candidate)
             if violation <= TOLERANCE:
                 return candidate
-            if work_s() > self._deadline or self.usd_per_hour(candidate) > most_usd_per_hour:
+            if work_s() > self._deadline or self.cost(candidate) > most_usd_per_hour:
                 return None
             gains = [
                 ((violation - self._violation(f)) / max(self._usd[i], TOLERANCE), f) for i, f in self._larger(candidate)
@@ -215,7 +209,7 @@ class LocalSearch:
     def is_feasible(self, candidate: CandidatePlan) -> bool:
         """True if a plan keeps its limits, its SLOs and the budget."""
         budget = self._problem.scenario.budget_usd_per_hour
-        is_paid = budget is None or not self._problem.is_priced or self.usd_per_hour(candidate) <= budget
+        is_paid = budget is None or not self._problem.is_priced or self.cost(candidate) <= budget
         return is_paid and self._violation(candidate) <= TOLERANCE
 
     def shrunk(self, candidate: CandidatePlan) -> CandidatePlan:
@@ -225,10 +219,7 @@ class LocalSearch:
             is_changed = False
             for smaller in self._smaller(candidate):
                 found = self.rerouted(candidate.with_sizes(smaller))
-                if (
-                    self._violation(found) <= TOLERANCE
-                    and self.usd_per_hour(found) < self.usd_per_hour(candidate) - TOLERANCE
-                ):
+                if self._violation(found) <= TOLERANCE and self.cost(found) < self.cost(candidate) - TOLERANCE:
                     candidate, is_changed = found, True
                     break
                 if work_s() > self._deadline:

@@ -14,7 +14,12 @@ from planner.optimizer.network.cells import Array, point_cell
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.problem import Arc, Problem
 from planner.optimizer.problem_parts import Part
-from planner.queueing import NO_WAIT, JoinedQueue, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv
+from planner.queueing.decode_only_arrivals import JoinedQueue
+from planner.queueing.service import Service
+from planner.queueing.streams import merged_scv, split_scv
+from planner.queueing.ttft import Path, Ttft
+from planner.queueing.wait import NO_WAIT, Wait
+from planner.queueing.waits import gigc_wait
 from planner.roofline import exposed_transfer_s
 from planner.ties import largest_first
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s

@@ -11,7 +11,7 @@ from planner.optimizer.network.cells import Cell, Cells, mix_of, point_cell
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.problem import Problem
 from planner.optimizer.settings import SETTINGS
-from planner.workload import ALL_LONG, RequestMix
+from planner.workload.mix import ALL_LONG, RequestMix
 
 
 def points_in_cell(

@@ -3,7 +3,7 @@
 from planner.optimizer.prices.routed import routed_prices
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
-from planner.results import Bottleneck
+from planner.results.plan_parts import Bottleneck
 
 SHARE_OF_TIME = 0.5
 """Of the time, what the linear programs of shadow prices may take, and again what confirms them."""

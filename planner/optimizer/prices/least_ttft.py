@@ -10,7 +10,7 @@ from planner.optimizer.prices.raised_limits import stated_limits
 from planner.optimizer.problem import Problem
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import ANY_PLAN, Solution
-from planner.results import Bottleneck, PlannedAgain
+from planner.results.plan_parts import Bottleneck, PlannedAgain
 from planner.ties import SOLVED, largest_first
 from planner.work_clock import work_s
 

@@ -19,7 +19,7 @@ from planner.optimizer.problem_parts import PoolSpec
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.sized import sized_problem
 from planner.optimizer.solution import Solution, objective_unit
-from planner.results import Bottleneck, PlannedAgain
+from planner.results.plan_parts import Bottleneck, PlannedAgain
 from planner.ties import SOLVED, largest_first
 from planner.work_clock import work_s
 

@@ -9,7 +9,7 @@ from planner.optimizer.prices.raised_limits import fleet_limits, longer_slos
 from planner.optimizer.problem import Problem
 from planner.optimizer.single_route import SLO_GAP, RoutedSolution, most_of_sizes
 from planner.optimizer.sized import Sizing, full_sizing, within
-from planner.results import Bottleneck
+from planner.results.plan_parts import Bottleneck
 from planner.ties import SOLVED, largest_first
 from planner.work_clock import work_s
 

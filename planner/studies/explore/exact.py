@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from planner.comparison.evaluation import Evaluation
-from planner.optimizer import Problem, Solution
-from planner.queueing import Ttft
+from planner.optimizer.problem import Problem
+from planner.optimizer.solution import Solution
+from planner.queueing.ttft import Ttft
 from planner.results.explorer import ExactNodes, Tables
 from planner.studies.explore.combination import QUANTILES, Knobs, combined, fleet_req_per_s
 from planner.studies.explore.network import TurnedNetwork

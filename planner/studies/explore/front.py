@@ -6,8 +6,10 @@ from math import ceil
 
 import numpy as np
 
-from planner.results import Baseline, CaseFront, Front, FrontPoint
+from planner.results.case import CaseFront
 from planner.results.explorer import Tables
+from planner.results.plan import Baseline
+from planner.results.studies import Front, FrontPoint
 from planner.studies.explore.combination import Knobs, fleet_req_per_s, usd_per_hour
 from planner.ties import first_largest
 

@@ -7,11 +7,11 @@ from math import nextafter
 
 import numpy as np
 
-from planner.optimizer import Problem, Solution
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import Flow, PeriodOperation
-from planner.optimizer.problem import Arc
+from planner.optimizer.problem import Arc, Problem
 from planner.optimizer.problem_parts import Part
+from planner.optimizer.solution import Solution
 from planner.studies.explore.tables import LEAST_PART, Array
 
 PARTS: tuple[Part, ...] = ("long", "short")

@@ -8,13 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.comparison.evaluation import MANY_KINDS
-from planner.optimizer import Problem, Solution
 from planner.optimizer.delays import DecodeDemand, loaded_step_s, places_waits
 from planner.optimizer.network.cells import point_cell
 from planner.optimizer.network.period_operation import Flow, Kinds, kinds_of
-from planner.optimizer.problem import Arc
+from planner.optimizer.problem import Arc, Problem
 from planner.optimizer.problem_parts import Part
-from planner.queueing import Service, Wait, merged_scv, split_scv
+from planner.optimizer.solution import Solution
+from planner.queueing.service import Service
+from planner.queueing.streams import merged_scv, split_scv
+from planner.queueing.wait import Wait
 from planner.queueing.waits import gigc_waits
 from planner.results.explorer import LinkTable, PathTable, PoolTable, Tables, WaitTable
 from planner.schema import dotted

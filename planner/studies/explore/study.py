@@ -7,19 +7,20 @@ from typing import NamedTuple
 
 from planner.comparison import explained, posed_problem, solved
 from planner.errors import InputError, InputProblem
-from planner.optimizer import Problem, Solution
-from planner.optimizer import Problem as Question
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
-from planner.optimizer.problem import Arc
+from planner.optimizer.problem import Arc, Problem
+from planner.optimizer.problem import Problem as Question
 from planner.optimizer.problem_parts import LinkSpec, Part
 from planner.optimizer.routed_capacity import highest_req_per_s
 from planner.optimizer.single_route import RoutedSolution, solution_of_routes
 from planner.optimizer.sized import Sizing
+from planner.optimizer.solution import Solution
 from planner.optimizer.time_limit import TimeLimit
 from planner.progress import Progress
-from planner.results import Case, LinkPlan, PeriodPlan, Plan, PoolShares
+from planner.results.case import Case
 from planner.results.explorer import Explorer, MapSite, Tables
+from planner.results.plan import LinkPlan, PeriodPlan, Plan, PoolShares
 from planner.scenario import Scenario
 from planner.studies.case import build_case
 from planner.studies.explore.exact import with_exact_network, with_exact_nodes

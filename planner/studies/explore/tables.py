@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.comparison.evaluation import MANY_KINDS
-from planner.optimizer import Problem, Solution
 from planner.optimizer.delays import DecodeDemand, loaded_step_s, places_waits
 from planner.optimizer.network.period_operation import (
     Flow,
@@ -19,12 +18,16 @@ from planner.optimizer.network.period_operation import (
     kinds_of,
     link_gbps,
 )
+from planner.optimizer.problem import Problem
 from planner.optimizer.routes import Route
-from planner.queueing import Service, Wait, split_scv
+from planner.optimizer.solution import Solution
+from planner.queueing.service import Service
+from planner.queueing.streams import split_scv
+from planner.queueing.wait import Wait
 from planner.queueing.waits import gigc_waits
 from planner.results.explorer import LinkTable, PathTable, PoolTable, StockTable, Tables, WaitTable
 from planner.schema import dotted
-from planner.workload import RequestMix
+from planner.workload.mix import RequestMix
 
 N_FINE = 61
 """Thresholds at which work is stated;"""

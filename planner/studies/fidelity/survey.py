@@ -13,15 +13,14 @@ from planner.profiles.points import ServingPoint
 from planner.profiles.stack import Calibration, Errors, ErrorSummary
 from planner.ranges import NonNegative
 from planner.reading import TABLE_BYTES, read_bytes
-from planner.results import (
+from planner.results.fidelity import LatencyError, PredictedPoint
+from planner.results.fidelity_survey import (
     CurvePoint,
     Doubt,
     FidelitySurvey,
     HardwareScore,
-    LatencyError,
     MeasuredFile,
     Peer,
-    PredictedPoint,
     Scored,
     ScoredCurve,
     StackScore,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from planner.hybrid.live import LiveRecord, LiveRun
 from planner.hybrid.timing import DecodePoint, Point, PrefillPoint, Timed
 from planner.profiles import ModelProfile
-from planner.results import LiveCheck, LiveLine, LivePass, LiveRepeat, LiveTtft
+from planner.results.live import LiveCheck, LiveLine, LivePass, LiveRepeat, LiveTtft
 from planner.roofline import InstanceModel, kv_bytes
 from planner.studies.live.execution import LiveExecution
 from planner.studies.live.forecast import Forecast, point_seconds

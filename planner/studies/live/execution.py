@@ -9,12 +9,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor import RunQuestion, simulate, system
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.executor.systems import system
 from planner.files import write_text
 from planner.hybrid.live import WorkerSpec
 from planner.hybrid.timing import DecodePoint, Point
 from planner.profiles.toml_text import toml_assignments, toml_table
-from planner.results import Cost, Fleet, Latency, LinkPlan, PoolPlan
+from planner.results.plan import Fleet, LinkPlan, PoolPlan
+from planner.results.plan_parts import Cost, Latency
 from planner.scenario import Scenario, load_scenario
 from planner.studies.live.forecast import Forecast
 from planner.studies.live.question import BATCH_LIMIT, LINK_BYTES_PER_S, Drawn

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from planner.hybrid.live import WorkerSpec
 from planner.hybrid.timing import DecodePoint, Point
-from planner.queueing import Path, Service, Ttft, mgc_wait
+from planner.queueing.service import Service
+from planner.queueing.ttft import Path, Ttft
+from planner.queueing.waits import mgc_wait
 from planner.roofline import InstanceModel, exposed_transfer_s, kv_bytes
 from planner.studies.live.question import BATCH_LIMIT, Drawn
 

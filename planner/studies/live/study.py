@@ -20,7 +20,7 @@ from planner.hybrid.machine import machine_description
 from planner.hybrid.timing import Timed
 from planner.profiles import ModelProfile
 from planner.progress import Progress
-from planner.results import Live, LiveMachine
+from planner.results.live import Live, LiveMachine
 from planner.studies.live.checks import ServedRuns, lines, pass_checks, passes, repeat, run_checks, ttft_of
 from planner.studies.live.execution import LiveExecution, LivePlan, execute_live
 from planner.studies.live.forecast import Forecast, forecast, point_seconds

@@ -9,9 +9,11 @@ from pydantic import Field
 
 from planner.errors import InputError, did_you_mean
 from planner.errors import InputProblem as Fault
-from planner.optimizer import LinkSpec, Problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.problem_parts import LinkSpec
 from planner.ranges import NonNegative
-from planner.results import Plan, plan_from
+from planner.results.plan import Plan
+from planner.results.plan_file import plan_from
 from planner.schema import Document, JsonFile, StrictModel, TomlFile, read_text
 
 Instances = Annotated[int, Field(ge=0, le=1_000_000)]

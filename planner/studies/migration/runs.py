@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from planner.executor import RunQuestion, simulate
-from planner.results import Interval, Plan, Run, StepRun
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion
+from planner.results.current import StepRun
+from planner.results.plan import Plan
+from planner.results.run import Interval, Run
 from planner.scenario import Scenario
 
 

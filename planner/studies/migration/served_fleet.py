@@ -5,8 +5,11 @@ from dataclasses import dataclass, field, replace
 
 from planner.comparison import Planned, sketched
 from planner.errors import UndecidedError
-from planner.optimizer import Problem, Solution, best_solution, sized_problem, within
-from planner.results import Fleet, Plan
+from planner.optimizer.problem import Problem
+from planner.optimizer.sized import sized_problem, within
+from planner.optimizer.solution import Solution
+from planner.optimizer.strategies import best_solution
+from planner.results.plan import Fleet, Plan
 from planner.results.studies import SERVED
 from planner.studies.migration.order import Sizes
 from planner.work_clock import work_s

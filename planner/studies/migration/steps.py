@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import ceil
 
 from planner.errors import UndecidedError
-from planner.results import BrokenStep, Order, Step
+from planner.results.current import BrokenStep, Order, Step
 from planner.studies.migration.order import Sizes, Transition, furthest_additions, order_of
 from planner.studies.migration.served_fleet import Fleets, Ports, accelerators_taken, links_gbps
 

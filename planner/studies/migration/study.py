@@ -10,14 +10,20 @@ from typing import Any
 from planner.comparison import posed_problem
 from planner.comparison.schedule import schedule_of
 from planner.errors import InputError, UndecidedError
-from planner.executor import RunQuestion
+from planner.executor.run_question import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer import Problem, best_solution, on_any_layout, posed, shadow_prices, within
 from planner.optimizer.batch_loads import TOKENS_PER_PASS
 from planner.optimizer.colocated_layouts import scenario_as_run
+from planner.optimizer.layout_choice import on_any_layout, posed
+from planner.optimizer.prices import shadow_prices
+from planner.optimizer.problem import Problem
 from planner.optimizer.problem_parts import PoolSpec
+from planner.optimizer.sized import within
+from planner.optimizer.strategies import best_solution
 from planner.progress import Progress
-from planner.results import Bottleneck, Current, Fleet, Order, Plan, PoolSchedule, Step, TargetFleet
+from planner.results.current import Current, Order, Step, TargetFleet
+from planner.results.plan import Fleet, Plan
+from planner.results.plan_parts import Bottleneck, PoolSchedule
 from planner.scenario import Scenario
 from planner.studies.migration.fleet_file import ExistingFleet, StatedFleet, ports_of, standing_fleet
 from planner.studies.migration.growth import day_after, months_until
