@@ -73,7 +73,6 @@ WORK = {
     "pulp": ["LpProblem"],
     "planner.executor.run": ["simulate"],
     "planner.executor.periods": ["simulate_periods"],
-    "planner.promises.validation": ["simulate", "simulate_periods"],
     "planner.studies.live": ["live"],
     "planner.studies.fidelity": ["fidelity", "survey", "calibrated_stack"],
     "planner.studies.case": ["build_case"],

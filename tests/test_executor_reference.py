@@ -8,8 +8,8 @@ import pytest
 
 from planner.comparison import optimize
 from planner.errors import InfeasibleError
-from planner.executor.run import default_load, simulate
-from planner.executor.run_question import RunQuestion
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion, default_load
 from planner.results.plan import Plan
 from planner.results.run import Run
 from tests.builders import reference, sketch, small, small_with

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from itertools import product
 from math import ceil, inf
 from pathlib import Path
@@ -15,6 +16,7 @@ from planner.cli import app
 from planner.comparison import Planned, best_fleet, optimize
 from planner.errors import InfeasibleError, InputError
 from planner.notes import code_of
+from planner.optimizer import strategies
 from planner.optimizer.layout_choice import posed
 from planner.optimizer.network.batches import MixPart, batch_of
 from planner.optimizer.network.judged_moves import excess
@@ -277,6 +279,22 @@ def test_a_fleet_survives_the_loss_of_an_instance_or_of_the_link() -> None:
     assert all(used <= n - 1 + 1e-6 for used, n in zip(busy, one.n_instances, strict=True) if n)
     without_link = found(SPLIT, {"spare.survive": ["link"]})
     assert without_link.fleet.pool("both").n_instances >= found(TOGETHER).fleet.pool("both").n_instances
+
+
+@pytest.mark.parametrize(("dearer_by", "is_start"), [(1.0, True), (1.01, True), (0.99, False)])
+def test_of_equal_bills_the_plan_of_one_kind_of_serving_is_taken(
+    dearer_by: float, is_start: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = found(TOGETHER)
+    start = replace(alone.solution, always=alone.solution)  # by which it is told from the other
+    mixed = replace(alone.solution, objective=dearer_by * start.objective)
+    monkeypatch.setattr(strategies, "_has_both_kinds", lambda _: True)
+    monkeypatch.setattr(strategies, "_of_one_kind", lambda *_: start)
+    monkeypatch.setattr(strategies, "_found_from", lambda *_: mixed)
+    taken = strategies.best_solution(alone.problem, 20.0)
+    assert taken is not None
+    assert taken.objective == min(start.objective, mixed.objective)
+    assert (taken.always is not None) is is_start
 
 
 def test_both_kinds_of_serving_are_offered_and_the_cheaper_one_is_taken() -> None:

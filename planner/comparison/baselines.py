@@ -7,7 +7,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from planner.comparison.alternative_hardware import Variant, alternative_scenarios, has_one_site, is_same_fleet
-from planner.comparison.batch_doubts import BY_RUN_ALONE, batch_doubts, composed_notes, run_instead
+from planner.comparison.batch_doubts import BY_RUN_ALONE, batch_doubts, composed_notes
 from planner.comparison.colocated_fleets import colocated_fleets, in_batches
 from planner.comparison.home import (
     Requests,
@@ -119,8 +119,7 @@ def compared(
             if trials is not None and _decides_in_doubt(scenario, plan, other, told):
                 other = _run(variant.scenario(), other, trials, max(deadline - work_s(), 0.0))
             others.append(other)
-            said = (run_instead(one, holds=other.holds) for one in told)
-            notes += [one for one in said if one not in notes]
+            notes += [one for one in told if one not in notes]
     if same and not has_one_site(scenario):
         notes.append(
             note("baseline-is-plan", f"compared with {', '.join(same)} nothing differs: that is the plan itself")
@@ -137,11 +136,11 @@ def _decides_in_doubt(scenario: Scenario, plan: Fleet, other: Baseline, told: Se
 
 
 def _run(scenario: Scenario, fleet: Baseline, trials: "Trials", time_limit_s: float) -> Baseline:
-    """The fleet of a scenario, with what a run made of the promise; as it is where it was not run in the time."""
+    """The fleet of a scenario, with whether a run bears out its promise: none does that ended without an answer."""
     try:
         holds = trials.run(scenario, time_limit_s, False).is_kept
     except PlannerError:
-        return fleet
+        holds = False
     return fleet.model_copy(update={"holds": holds})
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from planner.comparison.evaluation import evaluation
-from planner.notes import Note, code_of, note
+from planner.notes import Note, note
 from planner.optimizer.batching import Batching
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
@@ -12,9 +12,7 @@ from planner.queueing.colocated_doubts import DOUBTS
 from planner.roofline import Layout
 
 BY_RUN_ALONE = "colocated-by-run-alone"
-"""Code of the note on times that nothing but a run bears out,"""
-UNRUN = "its run alone certifies the promises"
-"""the end of it where there was none."""
+"""Code of the note on times that nothing but a run bears out."""
 
 
 def by_run_alone(queue: ColocatedQueue | None, layout: str | None, of: str) -> Iterator[Note]:
@@ -29,21 +27,13 @@ def by_run_alone(queue: ColocatedQueue | None, layout: str | None, of: str) -> I
     if queue.doubts:
         why = " and ".join(DOUBTS[name] for name in queue.doubts)
         what = f"times of {of} are predicted where the model is known to be off"
-        yield note("colocated-by-run-alone", f"{what}, as {why}: {UNRUN}")
+        yield note("colocated-by-run-alone", f"{what}, as {why}: its run alone certifies the promises")
     if layout is not None and Layout.parse(layout).dp_size > 1:
         yield note(
             "replicas-step-together",
             f"attention replicas of {of} step at the pace of the fullest one, which is modelled: the mean time per "
             "output token is 5 to 25 % too short, most where busy, and its run alone certifies it",
         )
-
-
-def run_instead(said: Note, *, holds: bool | None) -> Note:
-    """A note on a fleet, with what a run made of its promises in place of that there was none."""
-    if code_of(said) != BY_RUN_ALONE or holds is None:
-        return said
-    ran = "it was run, and keeps the promises" if holds else "it was run, and is not seen to keep the promises"
-    return Note(said.replace(UNRUN, ran))
 
 
 def batch_doubts(problem: Problem, solution: Solution, of: str | None = None) -> Iterator[Note]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from planner.optimizer.problem import LARGEST_POOL
 from planner.results.plan import Fleet, LinkPlan
 from planner.scenario import Pool, Scenario, Slo
+from planner.scenario.usual import USUAL
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 
@@ -21,9 +22,7 @@ MANY = LARGEST_POOL - 1
 DEAREST = 1_000.0
 """Multiple of a budget up to which a larger one is looked for."""
 LONGEST = 64.0
-"""Multiple of a promised TTFT or time per token up to which a longer one is looked for,"""
-LONGEST_USUAL = {"ttft_s": 60.0, "tpot_ms": 1000.0}
-"""and in any case up to the longest that services promise."""
+"""Multiple of a promised TTFT or time per token up to which a longer one is looked for, or the longest usual one."""
 LEAST_PERCENTILE = 50.0
 """Percentile of a promised TTFT down to which a lower one is looked for."""
 WIDEST = 1_000.0
@@ -238,7 +237,7 @@ def _laxer_promises(scenario: Scenario) -> Iterator[Change]:
         slo = scenario.slo if len(key) == 1 else scenario.classes[str(key[1])].slo
         for field in ("ttft_s", "tpot_ms"):
             if slo is not None and (limit := getattr(slo, field)) is not None:
-                longest = max(LONGEST * limit, LONGEST_USUAL[field])
+                longest = max(LONGEST * limit, USUAL["slo", field].high)
                 yield _change(scenario, (*key, field), significant(), longest)
         if slo is not None and slo.ttft_s is not None and slo.ttft_percentile > LEAST_PERCENTILE:
             yield _change(scenario, (*key, "ttft_percentile"), step_multiples(1), LEAST_PERCENTILE)

@@ -24,7 +24,7 @@ from planner.ties import largest_first
 
 SIMPLEST_FIRST: tuple[Serving, ...] = ("colocated", "separate", "separate-sites")
 APART: frozenset[Serving] = frozenset(SIMPLEST_FIRST[1:])
-DOUBTFUL = "a run of the colocated fleet did not bear out that it keeps the promise"
+DOUBTFUL = "no run bore out that the colocated fleet keeps the promise"
 EVEN = "colocated fleets are planned for independent users (Poisson), and requests arrive {}"
 
 

@@ -12,9 +12,9 @@ from planner.errors import InputError, UsageError
 from planner.executor import timings
 from planner.executor.measure import Outcome, RequestTimes
 from planner.executor.memory import RunMemory
-from planner.executor.run import default_load, replications, with_full_rates
+from planner.executor.run import replications, with_full_rates
 from planner.executor.run_answer import run_of_replications
-from planner.executor.run_question import Enough, RunQuestion, run_on
+from planner.executor.run_question import Enough, RunQuestion, default_load, run_on
 from planner.executor.streams import RequestStream
 from planner.executor.systems import System, system
 from planner.jobs import HERE, Workers

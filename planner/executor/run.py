@@ -21,29 +21,20 @@ from planner.executor.measure import Outcome, Window, outcome
 from planner.executor.memory import RunMemory
 from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
 from planner.executor.run_answer import run_of_replications
-from planner.executor.run_question import Enough, RunQuestion, run_on
+from planner.executor.run_question import Enough, RunQuestion, default_load, run_on
 from planner.executor.sessions import session_requests
 from planner.executor.systems import System, system
 from planner.jobs import HERE, Workers, answers
 from planner.progress import FractionDone
-from planner.results.plan import Fleet, Plan
+from planner.results.plan import Fleet
 from planner.results.run import Run, RunRecords
 from planner.scenario import Scenario
 from planner.units import percent
 
-BUSY_LOAD = 0.8
-"""Load where the plan's own rate saturates something."""
 FEW = 20
 """Requests of a run that is made so that all which a run needs is compiled."""
 HORIZON = 1.5
 """Of the time in which requests arrive: so long crashes happen."""
-
-
-def default_load(fleet: Fleet) -> float:
-    """The plan's own rate where no pool or link is full at it, else 0.8 of it."""
-    parts = fleet.periods if isinstance(fleet, Plan) else ()
-    most = max([part.most_used for part in parts], default=fleet.most_used)
-    return 1.0 if most < 1 - 1e-6 else BUSY_LOAD
 
 
 def simulate(

@@ -5,10 +5,13 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from planner.errors import UsageError
+from planner.results.plan import Fleet, Plan
 from planner.results.run import Run
 
 N_REQUESTS = 200_000
 N_REPLICATIONS = 4
+BUSY_LOAD = 0.8
+"""Load where the plan's own rate saturates something."""
 
 Enough = Callable[[Run], bool]
 """Whether a run says what is asked of it; else it is run on."""
@@ -110,3 +113,10 @@ def run_on(
         if longer is not None and fits(longer, longer.n_replications):
             return run_on(longer, run, enough, fits)
     return found
+
+
+def default_load(fleet: Fleet) -> float:
+    """The plan's own rate where no pool or link is full at it, else 0.8 of it."""
+    parts = fleet.periods if isinstance(fleet, Plan) else ()
+    most = max([part.most_used for part in parts], default=fleet.most_used)
+    return 1.0 if most < 1 - 1e-6 else BUSY_LOAD

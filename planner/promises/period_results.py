@@ -6,8 +6,7 @@ from math import inf
 from pathlib import Path
 
 from planner.errors import CheckFailedError
-from planner.executor.run import default_load
-from planner.executor.run_question import RunQuestion
+from planner.executor.run_question import RunQuestion, default_load
 from planner.progress import Progress
 from planner.promises.outcomes import STEP, are_undecided, is_decided, promise_outcome, time_promises
 from planner.promises.plan_to_run import PlanToRun

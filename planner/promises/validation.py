@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.errors import UsageError
-from planner.executor.periods import simulate_periods
-from planner.executor.run import default_load, simulate
-from planner.executor.run_question import RunQuestion
+from planner.executor.run_question import RunQuestion, default_load
 from planner.jobs import HERE, Workers
 from planner.progress import MeasuredProgress
 from planner.promises.plan_to_run import PlanToRun, plan_at_loads
@@ -101,6 +99,8 @@ class ToRun:
 
     def run(self, text: str, load: float, period: str, pairs: "PeriodResult", *, is_full: bool = False) -> Run:
         """A run of one period, until its pairs of figures are decided."""
+        from planner.executor.run import simulate  # compiles, and a plan that is predicted runs nothing
+
         asked = replace(self.question, load=load, is_full=is_full)
         run, _ = simulate(
             self.scenario,
@@ -143,6 +143,8 @@ def _of_period(to_run: ToRun, name: str) -> Validation:
 
 def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
     """Every period, and all of them together."""
+    from planner.executor.periods import simulate_periods
+
     load = default_load(plan) if to_run.question.load is None else to_run.question.load
     asked, n = replace(to_run.question, load=load), len(plan.periods)
     promised = to_run.planned.at(load)
@@ -266,13 +268,16 @@ def execute_plan(
         enough: whether the runs will do; else they are run on, up to the limit of the question.
         with_most: whether it is run full, too.
     """
+    from planner.executor.run import simulate
+
     at, full = replace(question, load=load, is_full=False), replace(question, load=load, is_full=True)
     done = partial(progress, f"running at {load:g}"), partial(progress, "running full")
 
     def run(asked: RunQuestion, done: Callable[[float], None], enough: Callable[[Run], bool]) -> Run:
-        return simulate(scenario, plan, asked, data_dirs, period=period, progress=done, workers=workers, enough=enough)[
-            0
-        ]
+        found, _ = simulate(
+            scenario, plan, asked, data_dirs, period=period, progress=done, workers=workers, enough=enough
+        )
+        return found
 
     return PlanRuns(run(at, done[0], enough.run), run(full, done[1], enough.most) if with_most else None)
 

@@ -170,8 +170,13 @@ def promise_text(plan: Plan, fleet: Fleet) -> str:
         return "as predicted, not run" if promised else "none on latency (slo.ttft_s and slo.tpot_ms state one)"
     if fleet is plan:
         return phrases.slo_run(plan)
-    was_run = "kept when it was run" if isinstance(fleet, Baseline) and fleet.holds else "as predicted, not run"
+    was_run = "kept when it was run" if _holds(fleet) else "as predicted, not run"
     return f"{was_run}; of the stated pools {phrases.slo_run(plan)}"
+
+
+def _holds(fleet: Fleet) -> bool | None:
+    """Whether a run bore out the promise of a fleet beside the plan; None: none was asked for."""
+    return fleet.holds if isinstance(fleet, Baseline) else None
 
 
 def instead(plan: Plan, fleet: Plan | Baseline) -> str:
@@ -217,8 +222,7 @@ def _does(plan: Plan, other: Fleet) -> str:
     if plan.objective == "min-cost":
         is_strict = any(code_of(note) == "stricter-promise" for note in plan.notes)
         cost = f"would cost {'at most ' if is_strict and other is not plan else ''}{usd(other.cost.usd_per_hour)} USD/h"
-        is_unkept = isinstance(other, Baseline) and other.holds is False
-        return f"{cost}, and a run of it is not seen to keep the promise" if is_unkept else cost
+        return f"{cost}, and no run bore out that it keeps the promise" if _holds(other) is False else cost
     if plan.objective == "min-ttft":
         percentile = _percentile(plan)
         within = formats.seconds(ttft_s(other.latency, percentile))

@@ -158,9 +158,9 @@ def worth_it(plan: Plan) -> str:
 
 
 def other_fleet(other: Baseline) -> str:
-    """Title of a baseline, with a mark if it takes more than can be had, or a run did not keep its promise."""
+    """Title of a baseline, with a mark if it takes more than can be had, or no run bore out its promise."""
     stock = " (more than the stated stock)" if other.beyond_stock else ""
-    return f"{other.title}{stock}{' (not seen to keep its promise)' if other.holds is False else ''}"
+    return f"{other.title}{stock}{' (no run bore out its promise)' if other.holds is False else ''}"
 
 
 def threshold(plan: Plan) -> str:

@@ -327,8 +327,8 @@ class Baseline(Fleet):
     """Relative distance of its objective to a proven bound [-]; of passes that are composed of measured prefill and
     decode times at least what perfect overlap of both would gain."""
     holds: bool | None = None
-    """Whether a run of it kept what is promised; None: it was not run. Cheaper fleets are run where no model predicts
-    their times well."""
+    """Whether a run bore out that it keeps what is promised; None: none was asked for. A cheaper fleet is run where no
+    model predicts its times well."""
 
 
 class Sweep(StrictModel):

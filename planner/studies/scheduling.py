@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
-from planner.executor.run import default_load, simulate
-from planner.executor.run_question import RunQuestion
+from planner.executor.run import simulate
+from planner.executor.run_question import RunQuestion, default_load
 from planner.executor.systems import system
 from planner.jobs import Workers
 from planner.notes import Note, note
