@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from planner.errors import MOST_LINES, InputError, InputProblem, PlannerError, UsageError, printable
-from planner.profiles.catalogue import profile_dir, read_profile
+from planner.profiles.catalogue import read_profile
+from planner.profiles.folders import profile_dir
 from planner.profiles.importer import import_profile, profile_of_config
 from planner.profiles.points import PointDefaults, read_points
 from planner.reading import JSON_BYTES, LINE_BYTES, MOST_DEPTH, TABLE_BYTES, TOML_BYTES, read_text

@@ -66,7 +66,7 @@ class Batches:
 
     def late(self, x: float) -> Floats:
         """Fraction of the requests of every batch that take longer than x."""
-        return self.figures(lambda batch: 1 - int(np.searchsorted(batch, x, side="right")) / len(batch))
+        return self.figures(lambda batch: 1 - int(batch.searchsorted(x, side="right")) / len(batch))
 
     @property
     def ends(self) -> tuple[float, float]:

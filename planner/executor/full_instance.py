@@ -55,15 +55,15 @@ def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.boo
     if limit_s is None or tpot_s <= limit_s:
         return Full(most, rate)
     think_s = THINKING * limit_s * float(asked["output_tokens"].mean())
-    low, high, rate = 1, most, run(1, think_s)[0]
+    low, high, found = 1, most, None
     while high - low > max(low // 50, 1):  # the time per token grows with those in flight
         middle = (low + high) // 2
-        found, tpot_s = run(middle, think_s)
+        rate, tpot_s = run(middle, think_s)
         if tpot_s <= limit_s:
-            low, rate = middle, found
+            low, found = middle, rate
         else:
             high = middle
-    return Full(low, rate, think_s)
+    return Full(low, run(low, think_s)[0] if found is None else found, think_s)
 
 
 def run_full_pool(

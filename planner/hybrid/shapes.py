@@ -44,7 +44,7 @@ def layer_shapes(model: ModelProfile) -> tuple[LayerShape, ...]:
         by_symbol = {group.symbol: group for group in architecture.attention}
         groups = [by_symbol[letter] for letter in architecture.pattern]
     return tuple(
-        LayerShape(group, bool(architecture.moe and architecture.moe.is_sparse(index)))
+        LayerShape(group, bool(architecture.moe and index in architecture.moe.sparse_layers(len(groups))))
         for index, group in enumerate(groups)
         if isinstance(group, KdaLayers | MlaLayers)
     )

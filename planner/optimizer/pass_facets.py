@@ -122,31 +122,41 @@ def pass_facet(region: PassRegion, work: RequestWork) -> PassFacet:
     limit = np.zeros(len(seconds)) if region.tpot_s == inf else (region.tpot_s - seconds) * terms[:, 2]
     rows = np.column_stack([terms, limit]) / seconds[:, np.newaxis]
     scale = 1 / np.where(gain > 0, gain, 1.0)
-    bounds = [(0.0, None if g > 0 else 0.0) for g in gain[:4]] + [(0.0, 0.0 if region.tpot_s == inf else None)]
-    return PassFacet(*(_greatest(gain * scale, rows * scale, bounds) * scale)[:4].tolist())
+    is_used = np.append(gain[:4] > 0, region.tpot_s < inf)
+    return PassFacet(*(_greatest(gain * scale, rows * scale, is_used) * scale)[:4].tolist())
 
 
-def _greatest(gain: Floats, rows: Floats, bounds: list[tuple[float, float | None]]) -> Floats:
-    """The x that is greatest by some gain with rows x <= 1; rows join as x passes them, since few of many bind.
+def _greatest(gain: Floats, rows: Floats, is_used: NDArray[np.bool_]) -> Floats:
+    """The x >= 0 that is greatest by some gain with rows x <= 1; rows join as x passes them, since few of many bind.
 
     Args:
         gain: of each x, shape (n,).
         rows: shape (rows, n).
+        is_used: whether each x may be more than 0, shape (n,).
     """
-    from scipy.optimize import linprog
+    import highspy
 
     even = rows[:, :4] / np.maximum(rows[:, :4].sum(axis=1, keepdims=True), TINY)
-    chosen = np.zeros(len(rows), bool)
-    chosen[[*rows.argmax(axis=0), *even.argmax(axis=0)]] = True
+    program, columns = highspy.Highs(), np.arange(len(gain), dtype=np.int32)  # type: ignore[no-untyped-call]
+    program.setOptionValue("output_flag", False)
+    program.addVars(len(gain), np.zeros(len(gain)), np.where(is_used, inf, 0.0))
+    program.changeColsCost(len(gain), columns, -gain)
+    is_in, n_added = np.zeros(len(rows), bool), min(N_ADDED, len(rows))
+    new = np.unique([*rows.argmax(axis=0), *even.argmax(axis=0)])
     x: Floats = np.zeros(len(gain))
     for _ in range(MOST_ROUNDS):
-        found = linprog(-gain, A_ub=rows[chosen], b_ub=np.ones(chosen.sum()), bounds=bounds, method="highs")
-        x = np.asarray(found.x) if found.success else x
-        over = rows @ x - 1 if found.success else np.where(chosen, 0.0, even.max(axis=1))
-        worst = np.argsort(over)[-N_ADDED:]
-        if found.success and over[worst[-1]] <= TOLERANCE:
+        starts, n_terms = np.arange(len(new), dtype=np.int32) * len(gain), len(new) * len(gain)
+        terms = np.tile(columns, len(new)), rows[new].ravel()
+        program.addRows(len(new), np.full(len(new), -inf), np.ones(len(new)), n_terms, starts, *terms)
+        is_in[new] = True
+        program.run()
+        is_solved = program.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        x = np.asarray(program.getSolution().col_value) if is_solved else x
+        over = rows @ x - 1 if is_solved else np.where(is_in, 0.0, even.max(axis=1))
+        worst = np.argpartition(over, -n_added)[-n_added:]
+        new = worst[over[worst] > TOLERANCE]
+        if is_solved and not len(new):
             break
-        chosen[worst[over[worst] > TOLERANCE]] = True
     return x / max(float((rows @ x).max()), 1.0)
 
 

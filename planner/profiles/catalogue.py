@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from planner.errors import InputError, InputProblem, did_you_mean
 from planner.notes import Note, note
-from planner.profiles.folders import KINDS, VARIABLE, Kind, own_paths, profile_dir, profile_paths, without_profiles
+from planner.profiles.folders import KINDS, VARIABLE, Kind, own_paths, profile_paths, shipped_dirs, without_profiles
 from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.stack import StackProfile
@@ -90,7 +90,7 @@ def profile(name: str, kinds: Iterable[Kind] = KINDS) -> AnyProfile:
     """
     path = profile_path(name, kinds)
     if is_shipped(path):
-        return read_once(path)
+        return _shipped(path)
     return _judged_profile(path, read_text(path, TOML_BYTES), Path.cwd())
 
 
@@ -273,8 +273,7 @@ def _misnamed(file: TomlFile) -> list[InputProblem]:
 
 def is_shipped(path: Path) -> bool:
     """True if a file is one of the shipped profiles."""
-    parent = resolved_path(path).parent
-    return any(parent == profile_dir(kind) for kind in KINDS)
+    return path.parent in shipped_dirs() or resolved_path(path).parent in shipped_dirs()
 
 
 def read_once(path: Path) -> AnyProfile:

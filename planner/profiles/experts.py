@@ -46,9 +46,10 @@ class MixtureOfExperts(StrictModel):
         """Width of one shared expert."""
         return self.shared_expert_intermediate_size or self.expert_intermediate_size
 
-    def is_sparse(self, layer: int) -> bool:
-        """True if the MLP of a layer, counted from 0, has experts."""
-        return layer >= self.n_dense_first_layers and layer % self.layer_period == self.layer_offset
+    def sparse_layers(self, n_layers: int) -> range:
+        """Those of some layers, counted from 0, whose MLP has experts."""
+        after = (self.layer_offset - self.n_dense_first_layers) % self.layer_period
+        return range(self.n_dense_first_layers + after, n_layers, self.layer_period)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

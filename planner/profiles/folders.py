@@ -29,6 +29,12 @@ def profile_dir(kind: Kind, package: Path = PACKAGE) -> Path:
 
 
 @cache
+def shipped_dirs() -> frozenset[Path]:
+    """Folders of the shipped profiles of all kinds."""
+    return frozenset(map(profile_dir, KINDS))
+
+
+@cache
 def profile_paths(kind: Kind) -> tuple[Path, ...]:
     """Files of the shipped profiles of a kind, by name."""
     return tuple(sorted(profile_dir(kind).glob("*.toml")))

@@ -140,7 +140,7 @@ class Architecture(StrictModel):
         """Layers whose MLP has experts."""
         if self.mlp_only:
             return self.mlp_only.n_sparse_layers
-        return sum(map(self.moe.is_sparse, range(self.n_layers))) if self.moe else 0
+        return len(self.moe.sparse_layers(self.n_layers)) if self.moe else 0
 
     @property
     def n_dense_layers(self) -> int:

@@ -106,7 +106,7 @@ def _layers(architecture: Architecture) -> Iterator[tuple[AttentionLayers | None
         if architecture.mlp_only:
             letter = (pattern or "")[layer : layer + 1]
             yield group, {"E": "sparse", "-": "dense"}.get(letter) if group is None else None
-        elif architecture.moe and architecture.moe.is_sparse(layer):
+        elif architecture.moe and layer in architecture.moe.sparse_layers(len(in_order)):
             yield group, "sparse"
         else:
             yield group, "dense" if architecture.intermediate_size else None

@@ -20,8 +20,8 @@ from planner.units import percent
 from planner.work_clock import spend, work_s
 
 RATE = "throughput_req_per_s"
-REQUEST_S = 3e-6
-"""What a request takes to be run [s]."""
+REQUEST_S, FULL_POOL_S = 3e-6, 0.1
+"""What a request takes to be run, and before that to see what a colocated pool does at the most [s]."""
 RUN_ON_PART = 0.5
 """Of the time that is left for runs, what one of a settled system may take to decide."""
 
@@ -242,6 +242,7 @@ def watched(
     def of_times(run: RunFigures) -> tuple[Promise, ...]:
         return tuple(time_promises(promised, run))
 
+    spend(FULL_POOL_S * sum(pool.role == "colocated" and pool.n_instances > 0 for pool in plan.pools))
     counted, counted_full = RunWork(), RunWork()
 
     def is_enough(run: RunFigures) -> bool:

@@ -5,6 +5,7 @@ Kept flat, one entry per operator and pass, so that passes of any models and acc
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +111,11 @@ class RankWork:
         return replace(self, n_layers=n * self.n_layers)
 
 
+INDICES = ("n_passes", "pass_index", "name", "work_class")
+COLUMNS = tuple(field.name for field in fields(RankWork) if field.name not in INDICES)
+"""Fields with a number for each entry; the others say what it is, and of which pass."""
+
+
 def rank_work(
     model: ModelProfile,
     chip: Chip,
@@ -162,7 +168,7 @@ def rank_work(
     [0.0042, 0.0042]
     """
     counted = tuple(pass_operators(model, parts, precision=precision, kv_precision=kv_precision))
-    builder = _Builder(model, chip, layout, precision, traffic, formats, [part.phase for part in parts])
+    builder = _Builder(model, chip, layout, precision, traffic, formats, parts)
     rows = _Rows.of(parts, layout, builder.dense_ranks)
     local, dense = counted, {}
     if layout.dp_size > 1:
@@ -217,16 +223,16 @@ class _Builder:
         precision: str | None,
         traffic: ExpertTraffic,
         formats: ProductFormats,
-        phases: Sequence[str],
+        parts: Sequence[Sequences],
     ) -> None:
         self.formats = formats
         self.model, self.chip, self.layout, self.precision, self.traffic = model, chip, layout, precision, traffic
         self.dense_ranks = layout.dense_ranks(model.architecture.moe is not None)
-        self.columns: dict[str, list[NDArray[np.generic]]] = {}
+        self.shape = np.broadcast_shapes(*(part.n_sequences.shape for part in parts))
+        self.entries: list[tuple[str, int, dict[str, FloatArray | float]]] = []
         self.is_grouped = traffic.is_grouped and layout.deals_out_experts
-        self.is_decode = all(phase == "decode" for phase in phases)
-        self.decodes = "decode" in phases
-        self.n_passes = 1
+        self.is_decode = all(part.phase == "decode" for part in parts)
+        self.decodes = any(part.phase == "decode" for part in parts)
 
     def add(self, operator: Operator) -> None:
         """One entry, or several of some of the layers each where its weights have several formats."""
@@ -290,13 +296,24 @@ class _Builder:
             self._append_all_reduce("all_reduce_experts", n_sparse, layout.stage_size, width * rows.all)
             n_gathered += n_sparse if layout.dp_size > 1 else 0
         if n_gathered:
-            self._append("replicas", REPLICAS, n_layers=float(n_gathered), n_kernels=0.0, shape_of=rows.all)
+            self._append("replicas", REPLICAS, n_layers=float(n_gathered), n_kernels=0.0)
         if layout.pp_size > 1:
             self._append_hand_over(width * rows.all)
 
     def work(self) -> RankWork:
-        joined = {name: np.concatenate(parts) for name, parts in self.columns.items()}
-        return RankWork(n_passes=self.n_passes, **joined)
+        n_entries, n_passes = len(self.entries), prod(self.shape)
+        columns = {name: np.zeros((n_entries, *self.shape)) for name in COLUMNS}
+        for i, (_, _, given) in enumerate(self.entries):
+            for name, values in given.items():
+                columns[name][i] = values
+        names, work_classes, _ = zip(*self.entries, strict=True)
+        return RankWork(
+            n_passes=n_passes,
+            pass_index=np.tile(np.arange(n_passes), n_entries),
+            name=np.repeat(np.array(names), n_passes),
+            work_class=np.repeat(np.array(work_classes), n_passes),
+            **{name: values.ravel() for name, values in columns.items()},
+        )
 
     def _append_hand_over(self, n_bytes: FloatArray) -> None:
         """From stage to stage."""
@@ -351,31 +368,9 @@ class _Builder:
                 moved_bytes=moved,
             )
 
-    def _append(
-        self,
-        name: str,
-        work_class: int,
-        *,
-        n_layers: float,
-        n_kernels: float,
-        shape_of: FloatArray | None = None,
-        **arrays: FloatArray,
-    ) -> None:
+    def _append(self, name: str, work_class: int, *, n_layers: float, n_kernels: float, **columns: FloatArray) -> None:
         """One entry per pass; columns that are not given are zero."""
-        shape = np.shape(next(iter(arrays.values())) if shape_of is None else shape_of)
-        self.n_passes = n = int(np.prod(shape))
-        row: dict[str, NDArray[np.generic]] = {
-            "pass_index": np.arange(n),
-            "name": np.full(n, name),
-            "work_class": np.full(n, work_class),
-            "n_layers": np.full(n, n_layers),
-            "n_kernels": np.full(n, n_kernels),
-        }
-        for field in fields(RankWork):
-            if field.name not in (*row, "n_passes"):
-                row[field.name] = np.broadcast_to(arrays.get(field.name, 0.0), shape).ravel()
-        for key, values in row.items():
-            self.columns.setdefault(key, []).append(values)
+        self.entries.append((name, work_class, {"n_layers": n_layers, "n_kernels": n_kernels, **columns}))
 
     def _shares(self, operator: Operator) -> tuple[float, float]:
         """Parts of an operator's work and of its cache that one rank has."""

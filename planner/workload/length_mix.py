@@ -106,7 +106,9 @@ class LengthMix:
 
     def atoms(self, n: int) -> RequestAtoms:
         """The quantiles (i + 1/2) / n of L, equally likely."""
-        return self._atoms_between(0.0, 1.0, n)
+        if n not in self._known_atoms:
+            self._known_atoms[n] = self._atoms_between(0.0, 1.0, n)
+        return self._known_atoms[n]
 
     def long_atoms(self, threshold_tokens: float, n: int) -> RequestAtoms:
         """The quantiles (i + 1/2) / n of L given L > t, equally likely; none where no prompt is long.
@@ -159,6 +161,11 @@ class LengthMix:
             whole = self._within(powers, bounds[:-1], bounds[1:])
             self._known_pieces[curve, order] = running_sums(whole), powers
         return self._known_pieces[curve, order]
+
+    @cached_property
+    def _known_atoms(self) -> dict[int, RequestAtoms]:
+        """Those of all requests by their number: most questions about a mix begin with them."""
+        return {}
 
     @cached_property
     def _known_pieces(self) -> dict[tuple[Curve, int], tuple[RunningSums, FloatArray]]:

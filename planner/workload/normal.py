@@ -11,6 +11,8 @@ from planner.curves import FloatArray
 FAR = -20.0
 """Below it the tail is a series: its tenth term is less than a rounding error there."""
 TERMS = 10
+TINY = 1e-300
+"""Less than any tail that is not such a series."""
 CENTRE = (
     (
         3.3871328727963665,
@@ -98,8 +100,7 @@ def log_ndtr(z: ArrayLike) -> FloatArray:
     """
     at = np.asarray(z, dtype=np.float64)
     tail = np.asarray(_erfc(np.abs(at) / np.sqrt(2)), dtype=np.float64) / 2
-    with np.errstate(divide="ignore"):
-        near = np.where(at > 0, np.log1p(-tail), np.log(tail))
+    near = np.where(at > 0, np.log1p(-tail), np.log(np.maximum(tail, TINY)))
     return np.where(at > FAR, near, _far_log_ndtr(np.minimum(at, FAR))) if (at <= FAR).any() else near
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from planner.comparison import optimize
-from planner.profiles.catalogue import profile_dir
+from planner.profiles.folders import profile_dir
 from planner.scenario import bundled_scenarios, load_scenario
 from tests.builders import SMALL
 from tests.test_cli_errors import TINY

@@ -65,9 +65,9 @@ def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
     Returns:
         Total and cached tokens, shape (n,) each [tokens].
     """
-    total, cached, _ = mix.atoms(N_KINDS)
-    inside = (total - cached > cell.low_tokens) & (total - cached <= cell.high_tokens)
     if mix.is_discrete:
+        total, cached, _ = mix.atoms(N_KINDS)
+        inside = (total - cached > cell.low_tokens) & (total - cached <= cell.high_tokens)
         return total[inside], cached[inside]
     low, high = np.clip([cell.low_tokens, cell.high_tokens], *mix.support)
     lengths = np.concatenate([[low], mix.split_points(low, high, N_BETWEEN), [high]])
