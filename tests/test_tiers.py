@@ -54,13 +54,18 @@ def test_an_answer_made_of_another_costs_as_much_as_both(work: Callable[[int], i
 
 
 def test_the_list_names_slow_tests_with_seconds_that_stay_until_they_change() -> None:
-    measured = {"a::b[1]": 0.5, "a::b[2]": 0.1, "a::c[1]": 20.0, "a::c[2]": 1.0, "a::d": 0.2}
+    measured = {"a::b[1]": 0.5, "a::b[2]": 0.1, "a::c[1]": 9.0, "a::c[2]": 1.0, "a::d": 0.2}
     listed = tiers.to_list(measured, {}, {})
-    assert listed == {"a::b[1]": 0.5, "a::c": 20.0}
-    assert tiers.to_list({**measured, "a::b[1]": 0.6, "a::c[1]": 25.0}, {}, listed) == listed
-    assert tiers.to_list({**measured, "a::b[1]": 0.1}, {}, listed) == {"a::c": 20.0}
-    assert tiers.to_list({"a::d": 0.2}, {"a::c[1]": 20.0, "a::b[2]": 0.0}, listed) == {"a::c": 20.0}
-    assert [tiers.listed_s(node, listed) for node in ("a::b[1]", "a::b[2]", "a::c[9]")] == [0.5, 0.0, 20.0]
+    assert listed == {"a::b[1]": 0.5, "a::c": 9.0}
+    assert tiers.to_list({**measured, "a::b[1]": 0.6, "a::c[1]": 11.0}, {}, listed) == listed
+    assert tiers.to_list({**measured, "a::b[1]": 0.1}, {}, listed) == {"a::c": 9.0}
+    assert tiers.to_list({"a::d": 0.2}, {"a::c[1]": 9.0, "a::b[2]": 0.0}, listed) == {"a::c": 9.0}
+    assert [tiers.listed_s(node, listed) for node in ("a::b[1]", "a::b[2]", "a::c[9]")] == [0.5, 0.0, 9.0]
+
+
+def test_a_case_that_waits_for_a_campaign_leaves_the_others_where_they_are() -> None:
+    listed = tiers.to_list({"a::c[1]": 2 * tiers.CAMPAIGN_S, "a::c[2]": 1.0, "a::c[3]": 0.1}, {}, {})
+    assert [tiers.tier_of(f"a::c[{case}]", listed) for case in (1, 2, 3)] == ["campaign", "slow", "quick"]
 
 
 LISTED, OTHER = tiers.LIST.with_name("test_listed.py"), tiers.LIST.with_name("test_other.py")

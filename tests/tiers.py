@@ -1,8 +1,8 @@
 """Tiers of tests by measurement: tests/slow.txt has those that take more than SLOW_S CPU seconds by themselves.
 
 A plugin of pytest. Listed tests are marked `slow`, and above CAMPAIGN_S `campaign` instead; `make durations` writes the
-list anew from a run of all tests. What a fixture or a cached answer cost is counted for every test that uses it, as if
-that test ran alone.
+list anew from a run of all tests. Those that are marked `campaign` where they are written are not listed. What a
+fixture or a cached answer cost is counted for every test that uses it, as if that test ran alone.
 """
 
 from collections import defaultdict
@@ -19,13 +19,13 @@ LIST = Path(__file__).with_name("slow.txt")
 ROOT = LIST.parents[1]
 SLOW_S = 0.3
 """A test above is listed."""
-CAMPAIGN_S = 15.0
+CAMPAIGN_S = 16.0
 """A test above waits for a campaign."""
 TIERS = ("quick", "slow", "campaign")
 CHANGED = 1.5
 """Factor by which a listed figure may be off before it is written anew, so that the list says what has changed."""
 
-_STARTED_S = pytest.StashKey[float]()
+_STARTED_S, _IS_TIMED = pytest.StashKey[float](), pytest.StashKey[bool]()
 _fixture_s: dict[tuple[str, str], float] = {}
 """By name and module: what a fixture that several tests share cost when it was last made."""
 
@@ -79,7 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what is listed."""
     listed = read()
     for item in items:
-        if (tier := tier_of(item.nodeid, listed)) != "quick":
+        item.stash[_IS_TIMED] = item.get_closest_marker("campaign") is None
+        if item.stash[_IS_TIMED] and (tier := tier_of(item.nodeid, listed)) != "quick":
             item.add_marker(tier)
 
 
@@ -115,7 +116,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Hands the CPU seconds of a test to its last report."""
     report = yield
-    if call.when == "teardown":
+    if call.when == "teardown" and item.stash[_IS_TIMED]:
         report.user_properties.append(("cpu_s", cpu_s() - item.stash[_STARTED_S] + sum(shared_s.values())))
     return report
 
@@ -161,7 +162,7 @@ class Durations:
 def to_list(
     measured: Mapping[str, float], skipped: Mapping[str, float], listed: Mapping[str, float]
 ) -> dict[str, float]:
-    """Tests to list, sorted, with their seconds; one line for all cases of a test where all are slow.
+    """Tests to list, sorted, with their seconds; one line for all cases of a test where all are of one tier.
 
     A figure stays as it was listed while the measured one is within a factor of it.
 
@@ -172,15 +173,18 @@ def to_list(
 
     >>> to_list({"b": 1.0, "c[1]": 1.0, "c[2]": 2.0, "d[1]": 0.25, "d[2]": 0.25}, {"e": 9.0}, {"d[1]": 0.35})
     {'b': 1.0, 'c': 2.0, 'd[1]': 0.35, 'e': 9.0}
+    >>> to_list({"c[1]": 1.0, "c[2]": 20.0}, {}, {})
+    {'c[1]': 1.0, 'c[2]': 20.0}
     """
     stays = {node: s if _is_near(s, listed_s(node, listed)) else 0.0 for node, s in measured.items()}
     slow = {n: listed_s(n, listed) if stays[n] else s for n, s in measured.items() if stays[n] or s > SLOW_S}
     slow |= {node: s for node, s in skipped.items() if s}
-    cases = defaultdict[str, list[float]](list)
+    cases, tiers = defaultdict[str, list[float]](list), defaultdict[str, set[str]](set)
     for node, s in slow.items():
         cases[_name(node)].append(s)
-    quick = {_name(node) for node in {*measured, *skipped} - slow.keys()}
-    found = {node if _name(node) in quick else _name(node): s for node, s in slow.items()}
+    for node in {*measured, *skipped}:
+        tiers[_name(node)].add(tier_of(node, slow))
+    found = {_name(node) if len(tiers[_name(node)]) == 1 else node: s for node, s in slow.items()}
     return {node: found[node] if node in slow else max(cases[node]) for node in sorted(found)}
 
 

@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 N_RUNS = 5
 N_RANDOM = 40
+SIZED = ("size", "llama-3.1-70b", "h200-sxm", "--rate", "10", "--input", "2000", "--output", "300", "--ttft-ms", "2000")
 PLAN_GOAL_S = 2.0
 HELP_GOAL = 2.0
 
@@ -41,6 +42,7 @@ def fresh_processes() -> None:
     print(f"fresh processes, start-up included, median of {N_RUNS}")
     planned = process_s("-m", "planner", "optimize", "prfaas-paper")
     line("planner optimize prfaas-paper", planned, f"goal {PLAN_GOAL_S:g} s: {planned / PLAN_GOAL_S:.2f} of it")
+    line("planner size llama-3.1-70b h200-sxm", process_s("-m", "planner", *SIZED))
     imports, shown = process_s("-c", "import typer, rich"), process_s("-m", "planner", "--help")
     line('python -c "import typer, rich"', imports)
     line("planner --help", shown, f"{shown / imports:.2f} times that, goal at most {HELP_GOAL:g}")
