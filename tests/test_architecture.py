@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from planner.optimizer.highs import one_thread_solver
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "planner"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -203,6 +205,13 @@ def test_no_committed_file_holds_requests_of_a_published_trace() -> None:
 
 def test_no_committed_file_is_large() -> None:
     assert not [path for path in committed() if path.stat().st_size > 1_000_000]
+
+
+def test_every_solver_has_one_thread_because_it_is_made_in_one_place() -> None:
+    """A second number of threads in a process makes HiGHS refuse to run, on machines of more than two cores alone."""
+    made = [path for path in PACKAGE.rglob("*.py") if "Highs()" in path.read_text(encoding="utf-8")]
+    assert made == [PACKAGE / "optimizer" / "highs.py"]
+    assert one_thread_solver().getOptionValue("threads")[1] == 1
 
 
 def test_no_room_asserts_on_what_a_user_wrote_or_prints_or_exits() -> None:

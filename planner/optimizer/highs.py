@@ -30,6 +30,20 @@ FEW_COLUMNS, FEW_FACTOR = 600, 0.33
 LEAST_STEPS = 1
 
 
+def one_thread_solver() -> highspy.Highs:
+    """A silent solver that answers the same on any machine.
+
+    All of a process have as many threads: where one has another number than the first that ran, HiGHS refuses to run.
+    """
+    import highspy
+
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.setOptionValue("random_seed", 0)
+    return solver
+
+
 def run_within(solver: highspy.Highs, limit_s: float, is_integer: bool) -> None:
     """Run a solver until it is done or has taken the steps of a limit.
 

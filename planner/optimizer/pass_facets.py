@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.optimizer.highs import one_thread_solver
 from planner.roofline import PassTimes, RequestKinds
 
 Floats = NDArray[np.float64]
@@ -137,8 +138,7 @@ def _greatest(gain: Floats, rows: Floats, is_used: NDArray[np.bool_]) -> Floats:
     import highspy
 
     even = rows[:, :4] / np.maximum(rows[:, :4].sum(axis=1, keepdims=True), TINY)
-    program, columns = highspy.Highs(), np.arange(len(gain), dtype=np.int32)  # type: ignore[no-untyped-call]
-    program.setOptionValue("output_flag", False)
+    program, columns = one_thread_solver(), np.arange(len(gain), dtype=np.int32)
     program.addVars(len(gain), np.zeros(len(gain)), np.where(is_used, inf, 0.0))
     program.changeColsCost(len(gain), columns, -gain)
     is_in, n_added = np.zeros(len(rows), bool), min(N_ADDED, len(rows))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.highs import FEW_COLUMNS, is_out_of_steps, run_within
+from planner.optimizer.highs import FEW_COLUMNS, is_out_of_steps, one_thread_solver, run_within
 from planner.optimizer.time_limit import nothing_found
 
 if TYPE_CHECKING:
@@ -178,14 +178,9 @@ class Rows:
             return path.read_text()
 
     def _highs(self, gap: float, integers: Sequence[bool]) -> highspy.Highs:
-        import highspy
-
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.setOptionValue("output_flag", False)
+        solver = one_thread_solver()
         solver.setOptionValue("mip_rel_gap", gap)
         solver.setOptionValue("mip_feasibility_tolerance", INTEGRALITY_TOLERANCE)
-        solver.setOptionValue("threads", 1)
-        solver.setOptionValue("random_seed", 0)
         for option in HEURISTICS if len(self.costs) < FEW_COLUMNS else ():
             solver.setOptionValue(option, False)
         if not any(integers) and len(self.costs) > MANY_COLUMNS:
